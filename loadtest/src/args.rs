@@ -12,7 +12,7 @@ use clap::Args;
 use thiserror::Error;
 
 use crate::plan::{
-    By, CONNECTIONS, CrowdPlan, JoinBy, SHORTEST_HEARTBEAT, SLOWEST, Spread, is_prefix,
+    CONNECTIONS, CrowdPlan, JoinBy, SHORTEST_HEARTBEAT, SLOWEST, Spread, ViewerTransport, is_prefix,
 };
 use crate::proc_stats::open_files_limit;
 use crate::target::{Target, TargetError};
@@ -66,8 +66,8 @@ pub(crate) struct CrowdArgs {
     /// How viewers reach the gateway. The viewers of one process share their connections for HTTP
     /// (--connections), as behind a proxy, and 16 sockets for datagrams: the gateway tells sessions
     /// by their key, and not by their address
-    #[arg(long, value_enum, default_value_t = By::Ws)]
-    pub(crate) by: By,
+    #[arg(long, value_enum, default_value_t = ViewerTransport::Ws)]
+    pub(crate) by: ViewerTransport,
     /// With --by http: so many connections stay open, over all processes (the gateway's
     /// --max-handshakes must be a third more)
     #[arg(long, default_value_t = CONNECTIONS, value_name = "N")]
@@ -212,7 +212,7 @@ impl CrowdArgs {
             return Err(ArgError::new(format!("{why:#}")));
         }
         let sources = self.viewers.div_ceil(VIEWERS_PER_SOURCE);
-        if self.by == By::Ws && sources > 1 && target.address.is_ipv6() {
+        if self.by == ViewerTransport::Ws && sources > 1 && target.address.is_ipv6() {
             // There is one IPv6 loopback address, so there are no more source ports to be had.
             return Err(ArgError::new(format!(
                 "more than {VIEWERS_PER_SOURCE} viewers need several source addresses: use 127.0.0.1 instead of ::1"

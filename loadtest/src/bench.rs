@@ -37,14 +37,14 @@ use serde_json::json;
 
 use budgets::Judged;
 use child::end;
-use figures::Figures;
+use figures::RunFigures;
 pub(crate) use profile::{ProfileArgs, main as profile_main};
 use rows::Row;
 pub(crate) use rows::hosted_main;
 use settings::Bench;
 pub(crate) use settings::BenchArgs;
 
-use crate::report::{Report, plot};
+use crate::report::{RunReport, plot};
 use crate::target::Target;
 
 /// Of one row: past it, the row is given up and the rest goes on. A million viewers on two slow
@@ -110,7 +110,7 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
     crate::report::end(run(args), false, args.check)
 }
 
-async fn run(args: &BenchArgs) -> anyhow::Result<Report> {
+async fn run(args: &BenchArgs) -> anyhow::Result<RunReport> {
     let wanted = wanted(&args.only)?;
     let mut bench = Bench::new(args)?;
     let mut not_run = BTreeMap::new();
@@ -142,9 +142,9 @@ async fn run(args: &BenchArgs) -> anyhow::Result<Report> {
 /// rows were.
 async fn report(
     args: &BenchArgs,
-    figures: &Figures,
+    figures: &RunFigures,
     not_run: &BTreeMap<&str, String>,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<RunReport> {
     let judged: Vec<Judged> = budgets::read()?
         .into_iter()
         .filter(|budget| {
@@ -154,7 +154,7 @@ async fn report(
         })
         .map(|budget| Judged::new(budget, figures))
         .collect();
-    let mut report = Report::of(&json!({
+    let mut report = RunReport::of(&json!({
         "redis": servers::redis_version().await,
         // Numbers too small to say anything about speed.
         "quick": args.quick,

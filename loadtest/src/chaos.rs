@@ -34,13 +34,13 @@ use clap::{Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use self::faults::{GATEWAYS, Kind, Sequence};
+use self::faults::{ChaosFault, GATEWAYS, Sequence};
 use self::pace::Pace;
-use self::report::Settings;
+use self::report::ChaosSettings;
 use self::run::Until;
-use self::run_state::{Crowded, Plan};
+use self::run_state::{ChaosPlan, Crowding};
 use self::testbed::{Testbed, TestbedSetup};
-use crate::report::Report;
+use crate::report::RunReport;
 use simulation::timing::Timing;
 
 /// A run that hangs ends so long after the time that it was given.
@@ -81,11 +81,11 @@ pub(crate) struct ChaosArgs {
     #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
     pace: Option<Duration>,
     /// Which gateways viewers go to
-    #[arg(long, value_enum, default_value_t = Crowded::Even)]
-    spread: Crowded,
+    #[arg(long, value_enum, default_value_t = Crowding::Even)]
+    spread: Crowding,
     /// Only these faults
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FAULT,…")]
-    faults: Vec<Kind>,
+    faults: Vec<ChaosFault>,
     /// Say which faults there are
     #[arg(long)]
     list: bool,
@@ -121,7 +121,7 @@ pub(crate) struct ChaosArgs {
 /// Runs `loadtest chaos`.
 pub(crate) fn main(args: &ChaosArgs) -> ExitCode {
     if args.list {
-        for kind in Kind::value_variants() {
+        for kind in ChaosFault::value_variants() {
             println!("{:<14} {}", kind.name(), kind.help());
         }
         return ExitCode::SUCCESS;
@@ -130,7 +130,7 @@ pub(crate) fn main(args: &ChaosArgs) -> ExitCode {
     crate::report::print(found, args.json, args.check)
 }
 
-async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
+async fn whole(args: &ChaosArgs) -> anyhow::Result<RunReport> {
     let kinds = args.kinds()?;
     let program = args.program()?;
     let timing = args.timing();
@@ -156,7 +156,7 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
         .keep();
     eprintln!("seed {seed}; the gateways' logs are in {}", logs.display());
     let usual = Duration::from_secs_f64(10.0 * (f64::from(args.viewers) / 600.0).max(1.0));
-    let plan = Plan {
+    let plan = ChaosPlan {
         timing,
         seed,
         viewers: args.viewers,
@@ -175,8 +175,14 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
         time: Duration::from_secs_f64(args.minutes * 60.0),
         steps: args.steps,
     };
-    let clock = kinds.contains(&Kind::ClockStep);
-    let sequence = Sequence::new(seed, kinds, timing, args.lives, args.spread == Crowded::One);
+    let clock = kinds.contains(&ChaosFault::ClockStep);
+    let sequence = Sequence::new(
+        seed,
+        kinds,
+        timing,
+        args.lives,
+        args.spread == Crowding::One,
+    );
     let began = Instant::now();
     let mut steps = Vec::new();
     let mut asked_to_stop = signal(SignalKind::terminate())?;
@@ -198,7 +204,7 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
         _ = asked_to_stop.recv() => Some("asked to stop".to_owned()),
         () = tokio::time::sleep(until.time + OVERTIME) => Some("it did not end in time".to_owned()),
     };
-    let settings = Settings {
+    let settings = ChaosSettings {
         seed,
         viewers: args.viewers,
         lives: args.lives,
@@ -220,8 +226,8 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
 }
 
 impl ChaosArgs {
-    fn kinds(&self) -> anyhow::Result<Vec<Kind>> {
-        let all = Kind::all(self.cluster);
+    fn kinds(&self) -> anyhow::Result<Vec<ChaosFault>> {
+        let all = ChaosFault::all(self.cluster);
         if self.faults.is_empty() {
             return Ok(all);
         }

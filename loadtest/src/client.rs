@@ -16,7 +16,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use serde::{Deserialize, Serialize};
+use rollcall::presence::figures::Quality;
+use serde::Deserialize;
 use thiserror::Error;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -24,15 +25,15 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message, Utf8Bytes};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use crate::entry::Stream;
-use crate::error_kind::{self, Kind};
+use crate::entry::ClientStream;
+use crate::error_kind::{self, ErrorName};
 use crate::target::Target;
 
-pub(crate) type Socket = WebSocketStream<Stream>;
+pub(crate) type WebSocket = WebSocketStream<ClientStream>;
 
 /// Any message from the gateway, with the fields that some load tool reads.
 #[derive(Debug, Deserialize)]
-pub(crate) struct ServerMessage<'a> {
+pub(crate) struct GatewayMessage<'a> {
     #[serde(rename = "type", borrow)]
     pub(crate) kind: Cow<'a, str>,
     pub(crate) id: Option<u64>,
@@ -45,28 +46,18 @@ pub(crate) struct ServerMessage<'a> {
     pub(crate) quality: Option<Quality>,
 }
 
-/// How far the gateway trusts the counts that it sends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Quality {
-    Exact,
-    Partial,
-    #[serde(other)]
-    Stale,
-}
-
 /// Why a socket could not be opened, or how it ended.
 #[derive(Debug, Error)]
 #[error("{kind}")]
 pub(crate) struct Failure {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ErrorName,
     /// The HTTP status of a refused upgrade, or the close code.
     pub(crate) code: Option<u16>,
     pub(crate) retry_after: Option<Duration>,
 }
 
-impl From<Kind> for Failure {
-    fn from(kind: Kind) -> Self {
+impl From<ErrorName> for Failure {
+    fn from(kind: ErrorName) -> Self {
         Self {
             kind,
             code: None,
@@ -97,7 +88,7 @@ pub(crate) async fn connect(
     source: Option<usize>,
     query: &str,
     within: Duration,
-) -> Result<Socket, Failure> {
+) -> Result<WebSocket, Failure> {
     let config = WebSocketConfig::default()
         .read_buffer_size(512)
         .write_buffer_size(0)
@@ -126,12 +117,15 @@ pub(crate) async fn connect(
         .unwrap_or_else(|_| Err(error_kind::CONNECT_TIMEOUT.into()))
 }
 
-pub(crate) async fn send(socket: &mut Socket, text: impl Into<Utf8Bytes>) -> Result<(), Failure> {
+pub(crate) async fn send(
+    socket: &mut WebSocket,
+    text: impl Into<Utf8Bytes>,
+) -> Result<(), Failure> {
     Ok(socket.send(Message::text(text)).await?)
 }
 
 /// The next text message. Nothing is lost when the future is dropped.
-pub(crate) async fn receive(socket: &mut Socket) -> Result<Utf8Bytes, Failure> {
+pub(crate) async fn receive(socket: &mut WebSocket) -> Result<Utf8Bytes, Failure> {
     loop {
         let frame = match socket.next().await {
             Some(Ok(Message::Text(text))) => return Ok(text),
@@ -149,17 +143,17 @@ pub(crate) async fn receive(socket: &mut Socket) -> Result<Utf8Bytes, Failure> {
 }
 
 /// Waits for a message of this type.
-pub(crate) async fn until(socket: &mut Socket, kind: &str) -> Result<(), Failure> {
+pub(crate) async fn until(socket: &mut WebSocket, kind: &str) -> Result<(), Failure> {
     while parse(&receive(socket).await?)?.kind != kind {}
     Ok(())
 }
 
-pub(crate) fn parse(text: &str) -> Result<ServerMessage<'_>, Kind> {
+pub(crate) fn parse(text: &str) -> Result<GatewayMessage<'_>, ErrorName> {
     serde_json::from_str(text).map_err(|_| error_kind::BAD_FRAME)
 }
 
 /// Sends a normal close, after which the gateway counts the viewer no more.
-pub(crate) async fn send_close(socket: &mut Socket) -> Result<(), Failure> {
+pub(crate) async fn send_close(socket: &mut WebSocket) -> Result<(), Failure> {
     let frame = CloseFrame {
         code: CloseCode::Normal,
         reason: "".into(),
@@ -168,6 +162,6 @@ pub(crate) async fn send_close(socket: &mut Socket) -> Result<(), Failure> {
 }
 
 /// Reads until the gateway has ended the socket, too.
-pub(crate) async fn drain(socket: &mut Socket) {
+pub(crate) async fn drain(socket: &mut WebSocket) {
     while let Some(Ok(_)) = socket.next().await {}
 }

@@ -16,16 +16,16 @@ use tokio::time::Instant;
 
 use crate::api::Api;
 use crate::args::{ArgError, CrowdArgs, enough_files};
-use crate::dashboards::{Dashboards, Verdict};
+use crate::dashboards::{CrowdDashboards, DashboardVerdict};
 use crate::plan::CrowdPlan;
 use crate::proc_stats::{self, ProcStats};
 use crate::redis_stats::CommandCounts;
-use crate::report::Report;
+use crate::report::RunReport;
 use crate::tally::{Tally, unix_micros};
 use crate::target::Target;
-use crate::worker::messages::{Command, Progress};
+use crate::worker::messages::{Progress, WorkerCommand};
 use crate::workers::Workers;
-use crate::workers::machines::{Machine as Joined, gather};
+use crate::workers::machines::{JoinedMachine as Joined, gather};
 
 /// `loadtest crowd`
 #[derive(Debug, Clone, Args)]
@@ -73,7 +73,7 @@ struct Run<'a> {
 }
 
 /// The figures of the server and of Redis at one moment.
-struct Sample {
+struct CrowdSample {
     server: Option<ProcStats>,
     redis_cpu: Option<f64>,
     commands: Option<CommandCounts>,
@@ -84,9 +84,9 @@ struct Drive {
     tally: Tally,
     /// The workers whose share is missing, and why.
     lost: BTreeMap<usize, String>,
-    idle: Sample,
-    joined: Sample,
-    steady_end: Sample,
+    idle: CrowdSample,
+    joined: CrowdSample,
+    steady_end: CrowdSample,
     verify: Option<Verify>,
     interrupted: bool,
 }
@@ -94,13 +94,13 @@ struct Drive {
 /// What the dashboards showed.
 struct Verify {
     /// After the last viewer joined.
-    joined: Verdict,
+    joined: DashboardVerdict,
     /// At the end of the steady phase.
-    held: Verdict,
+    held: DashboardVerdict,
     /// Messages with other counts than the truth, in the steady phase.
     wobbles: u64,
     /// After the last viewer left.
-    left: Verdict,
+    left: DashboardVerdict,
     messages: u64,
 }
 
@@ -129,7 +129,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    async fn finish(self, machines: Option<Vec<Joined>>) -> anyhow::Result<Report> {
+    async fn finish(self, machines: Option<Vec<Joined>>) -> anyhow::Result<RunReport> {
         let addresses: Vec<SocketAddr> = machines
             .iter()
             .flatten()
@@ -159,7 +159,7 @@ impl<'a> Run<'a> {
     async fn drive(&self, machines: Option<Vec<Joined>>) -> anyhow::Result<Drive> {
         let plan = &self.plan;
         let dashboards = if self.args.verify {
-            Some(Dashboards::open(plan, self.args.verify_lives).await?)
+            Some(CrowdDashboards::open(plan, self.args.verify_lives).await?)
         } else {
             None
         };
@@ -198,14 +198,14 @@ impl<'a> Run<'a> {
 
         self.bar.set_prefix("steady");
         let joined = self.sample().await?;
-        workers.tell(Command::Steady).await?;
+        workers.tell(WorkerCommand::Steady).await?;
         if !interrupted {
             tokio::select! {
                 ended = workers.until(self.args.duration, |_| false) => { ended?; }
                 _ = tokio::signal::ctrl_c() => interrupted = true,
             }
         }
-        workers.tell(Command::Cool).await?;
+        workers.tell(WorkerCommand::Cool).await?;
         let steady_end = self.sample().await?;
 
         self.bar.set_prefix("leave");
@@ -248,7 +248,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    async fn sample(&self) -> anyhow::Result<Sample> {
+    async fn sample(&self) -> anyhow::Result<CrowdSample> {
         let server = self
             .args
             .pid
@@ -265,7 +265,7 @@ impl<'a> Run<'a> {
             Some(redis) => Some(CommandCounts::read(redis).await?),
             None => None,
         };
-        Ok(Sample {
+        Ok(CrowdSample {
             server,
             redis_cpu,
             commands,

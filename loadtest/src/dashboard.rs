@@ -3,13 +3,15 @@
 
 use std::time::Duration;
 
-use crate::client::{self, Failure, Quality, Socket};
-use crate::error_kind::{self, Kind};
+use rollcall::presence::figures::Quality;
+
+use crate::client::{self, Failure, WebSocket};
+use crate::error_kind::{self, ErrorName};
 use crate::target::Target;
 
 /// What a dashboard shows. Counts that the gateway left out are -1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct DashboardCounts {
     pub(crate) epoch: u32,
     pub(crate) viewers: i64,
     pub(crate) fans: i64,
@@ -18,13 +20,13 @@ pub(crate) struct Counts {
 
 /// What the gateway tells a dashboard.
 pub(crate) enum Update {
-    Counts(Counts),
+    Counts(DashboardCounts),
     LiveClosed,
-    Refused(Kind),
+    Refused(ErrorName),
 }
 
 pub(crate) struct Dashboard {
-    socket: Socket,
+    socket: WebSocket,
 }
 
 impl Dashboard {
@@ -54,7 +56,7 @@ impl Dashboard {
             let message = client::parse(&text)?;
             match &*message.kind {
                 "counts" => {
-                    return Ok(Update::Counts(Counts {
+                    return Ok(Update::Counts(DashboardCounts {
                         epoch: message.epoch.unwrap_or_default(),
                         viewers: message.viewers.unwrap_or(-1),
                         fans: message.fans.unwrap_or(-1),

@@ -1,27 +1,29 @@
-//! Dashboards that watch the lives while the crowd is in them, to hold the gateway's counts against
+//! CrowdDashboards that watch the lives while the crowd is in them, to hold the gateway's counts against
 //! the truth.
 //!
 //! One socket per live: a dashboard's messages are few, and no per-socket limit gets in the way.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use parking_lot::Mutex;
+use rollcall::presence::figures::Quality;
 use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::client::{Failure, Quality};
-use crate::dashboard::{Counts, Dashboard, Update};
+use crate::client::Failure;
+use crate::dashboard::{Dashboard, DashboardCounts, Update};
 use crate::plan::CrowdPlan;
-use crate::report::Report;
+use crate::report::RunReport;
 use crate::tally::unix_micros;
 
 const POLL: Duration = Duration::from_millis(5);
 
 /// What one dashboard shows.
 #[derive(Debug, Clone, Default)]
-struct View {
+struct DashboardView {
     counts: Option<[i64; 2]>,
     /// Since when it shows these counts, in Unix microseconds.
     since: u64,
@@ -49,7 +51,7 @@ pub(crate) struct WrongLive {
 
 /// One comparison of all dashboards with the truth.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Verdict {
+pub(crate) struct DashboardVerdict {
     pub(crate) correct: usize,
     pub(crate) watched: usize,
     /// From the last change of the crowd until the last dashboard was right; null if one never was.
@@ -60,7 +62,7 @@ pub(crate) struct Verdict {
     right_since: u64,
 }
 
-impl Verdict {
+impl DashboardVerdict {
     /// The verdict with its time counted from the crowd's last change (Unix microseconds).
     pub(crate) fn timed_from(mut self, changed: u64) -> Self {
         let right_after = self.right_since.saturating_sub(changed) as f64 / 1e3;
@@ -73,7 +75,7 @@ impl Verdict {
     }
 
     /// Every dashboard must have been right.
-    pub(crate) fn judge(&self, report: &mut Report, when: &str) {
+    pub(crate) fn judge(&self, report: &mut RunReport, when: &str) {
         let Self {
             correct, watched, ..
         } = self;
@@ -85,16 +87,16 @@ impl Verdict {
 }
 
 /// The dashboards of a run; they close when this is dropped.
-pub(crate) struct Dashboards {
+pub(crate) struct CrowdDashboards {
     live_ids: Vec<String>,
-    views: Arc<Mutex<Vec<View>>>,
+    views: Arc<Mutex<Vec<DashboardView>>>,
     _sockets: JoinSet<()>,
 }
 
-impl Dashboards {
+impl CrowdDashboards {
     pub(crate) async fn open(plan: &CrowdPlan, lives: usize) -> anyhow::Result<Self> {
         let lives = lives.min(plan.lives);
-        let views = Arc::new(Mutex::new(vec![View::default(); lives]));
+        let views = Arc::new(Mutex::new(vec![DashboardView::default(); lives]));
         let live_ids: Vec<String> = (0..lives as u32).map(|live| plan.live_id(live)).collect();
         let mut sockets = JoinSet::new();
         for (live, live_id) in live_ids.iter().enumerate() {
@@ -116,7 +118,7 @@ impl Dashboards {
     }
 
     /// Waits until every dashboard shows the truth.
-    pub(crate) async fn settle(&self, truth: &[[u32; 2]], within: Duration) -> Verdict {
+    pub(crate) async fn settle(&self, truth: &[[u32; 2]], within: Duration) -> DashboardVerdict {
         let deadline = Instant::now() + within;
         loop {
             let verdict = self.compare(truth);
@@ -129,7 +131,7 @@ impl Dashboards {
 
     /// From now on a message with other counts is a wobble.
     pub(crate) fn hold(&self, truth: &[[u32; 2]]) {
-        for (view, truth) in lock(&self.views).iter_mut().zip(of_every_live(truth)) {
+        for (view, truth) in self.views.lock().iter_mut().zip(of_every_live(truth)) {
             view.held_to = Some(truth.map(i64::from));
             view.lowest = view.counts;
         }
@@ -138,7 +140,7 @@ impl Dashboards {
     /// The crowd may change again. Returns how many wobbles there were.
     pub(crate) fn release(&self) -> u64 {
         let mut wobbles = 0;
-        for view in lock(&self.views).iter_mut() {
+        for view in self.views.lock().iter_mut() {
             view.held_to = None;
             wobbles += view.wobbles;
         }
@@ -149,7 +151,7 @@ impl Dashboards {
     /// lives.
     pub(crate) fn lowest(&self) -> [i64; 2] {
         let mut sum = [0; 2];
-        for view in lock(&self.views).iter() {
+        for view in self.views.lock().iter() {
             let lowest = view.lowest.unwrap_or_default();
             sum[0] += lowest[0];
             sum[1] += lowest[1];
@@ -158,12 +160,12 @@ impl Dashboards {
     }
 
     pub(crate) fn messages(&self) -> u64 {
-        lock(&self.views).iter().map(|view| view.messages).sum()
+        self.views.lock().iter().map(|view| view.messages).sum()
     }
 
-    fn compare(&self, truth: &[[u32; 2]]) -> Verdict {
+    fn compare(&self, truth: &[[u32; 2]]) -> DashboardVerdict {
         let watched = self.live_ids.len();
-        let mut verdict = Verdict {
+        let mut verdict = DashboardVerdict {
             correct: 0,
             watched,
             time_to_correct_ms: None,
@@ -173,7 +175,7 @@ impl Dashboards {
         for ((live_id, view), truth) in self
             .live_ids
             .iter()
-            .zip(lock(&self.views).iter())
+            .zip(self.views.lock().iter())
             .zip(of_every_live(truth))
         {
             let expected = truth.map(i64::from);
@@ -196,27 +198,27 @@ impl Dashboards {
     }
 }
 
-async fn record(mut dashboard: Dashboard, views: Arc<Mutex<Vec<View>>>, live: usize) {
+async fn record(mut dashboard: Dashboard, views: Arc<Mutex<Vec<DashboardView>>>, live: usize) {
     let failure = loop {
         match dashboard.next().await {
-            Ok(Update::Counts(counts)) => lock(&views)[live].shown(counts),
+            Ok(Update::Counts(counts)) => views.lock()[live].shown(counts),
             Ok(Update::Refused(kind)) => break kind,
             Ok(Update::LiveClosed) => {}
             Err(failure) => break failure.kind,
         }
     };
-    lock(&views)[live].failure = Some(failure.into_owned());
+    views.lock()[live].failure = Some(failure.into_owned());
 }
 
-impl View {
+impl DashboardView {
     fn shown(
         &mut self,
-        Counts {
+        DashboardCounts {
             viewers,
             fans,
             quality,
             ..
-        }: Counts,
+        }: DashboardCounts,
     ) {
         let counts = Some([viewers, fans]);
         if self.counts != counts {
@@ -230,10 +232,6 @@ impl View {
         self.messages += 1;
         self.wobbles += u64::from(self.held_to.is_some() && counts != self.held_to);
     }
-}
-
-fn lock(views: &Mutex<Vec<View>>) -> MutexGuard<'_, Vec<View>> {
-    views.lock().unwrap_or_else(PoisonError::into_inner)
 }
 /// A live that no worker counted has nobody in it.
 fn of_every_live(truth: &[[u32; 2]]) -> impl Iterator<Item = &[u32; 2]> {

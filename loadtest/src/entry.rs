@@ -23,11 +23,11 @@ use tokio_util::either::Either;
 const TOKENS_LIVE: Duration = Duration::from_secs(24 * 3_600);
 
 /// A connection; boxed, because few runs have TLS and each has thousands of connections.
-pub(crate) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+pub(crate) type ClientStream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// What a gateway asks of a client; by default nothing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct EntryTerms {
     /// The name in the gateway's certificate; `None`: no TLS.
     pub(crate) name: Option<String>,
     /// A PEM file of the authorities that vouch for the gateway.
@@ -39,7 +39,7 @@ pub(crate) struct Entry {
     pub(crate) wants_token: bool,
 }
 
-impl Entry {
+impl EntryTerms {
     /// What another machine may know of it: it has its own files.
     pub(crate) fn without_files(&self) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Entry {
     }
 
     /// Makes a connection speak TLS, if the gateway does.
-    pub(crate) async fn secure(&self, stream: TcpStream) -> anyhow::Result<Stream> {
+    pub(crate) async fn secure(&self, stream: TcpStream) -> anyhow::Result<ClientStream> {
         let Some(name) = &self.name else {
             return Ok(Either::Left(stream));
         };
@@ -143,12 +143,12 @@ mod tests {
     #[test]
     fn a_token_takes_the_place_of_the_name_and_the_role() {
         let plain = "user_id=u1&role=streamer&live_id=42";
-        assert_eq!(Entry::default().query(plain).unwrap(), plain);
+        assert_eq!(EntryTerms::default().query(plain).unwrap(), plain);
         let mut file = tempfile::NamedTempFile::new().unwrap();
         writeln!(file, "0123456789abcdef0123456789abcdef").unwrap();
-        let entry = Entry {
+        let entry = EntryTerms {
             secret: Some(file.path().to_owned()),
-            ..Entry::default()
+            ..EntryTerms::default()
         };
         let query = entry.query(plain).unwrap();
         let (token, rest) = query.split_once('&').unwrap();
@@ -157,13 +157,13 @@ mod tests {
             !query.contains("user_id") && !query.contains("role="),
             "{query}"
         );
-        let lost = Entry {
+        let lost = EntryTerms {
             secret: Some("/nowhere/secret".into()),
-            ..Entry::default()
+            ..EntryTerms::default()
         };
         // The key is kept once it was read; another process finds that there is none.
         assert!(
-            Entry {
+            EntryTerms {
                 name: Some("localhost".to_owned()),
                 ..lost
             }

@@ -22,13 +22,13 @@ use tokio::time::{Instant, sleep};
 
 use self::postgres::{FOLLOWS, Postgres};
 use self::report::Outage;
-use crate::bench::servers::{Gateway, Redis, Server};
+use crate::bench::servers::{BenchGateway, Redis, Server};
 use crate::plan::CrowdPlan;
-use crate::report::Report;
+use crate::report::RunReport;
 use crate::tally::Tally;
 use crate::target::Target;
 use crate::tool::ToolArgs;
-use crate::worker::messages::Command;
+use crate::worker::messages::WorkerCommand;
 use crate::workers::Workers;
 
 /// Short, so that many answers expire during the outage.
@@ -59,12 +59,12 @@ pub(crate) fn main(args: &OutageArgs) -> ExitCode {
 }
 
 /// A crowd, and the fans whom it adds to the live.
-struct Crowd {
+struct OutageCrowd {
     plan: CrowdPlan,
     fans: HashSet<String>,
 }
 
-impl Crowd {
+impl OutageCrowd {
     /// Viewers of live 0 of the plan, with a heartbeat a second each.
     fn new(target: &Target, prefix: &str, viewers: usize) -> Self {
         let plan = CrowdPlan::steady(target.clone(), prefix, viewers, 1);
@@ -73,7 +73,7 @@ impl Crowd {
     }
 
     /// The live of this crowd, opened by a back end, and its fans in the table.
-    async fn is_expected(&self, gateway: &Gateway, database: &Postgres) -> anyhow::Result<()> {
+    async fn is_expected(&self, gateway: &BenchGateway, database: &Postgres) -> anyhow::Result<()> {
         let streamer = self.plan.streamer_id(0);
         let users: Vec<&str> = self.fans.iter().map(String::as_str).collect();
         ensure!(
@@ -100,7 +100,7 @@ impl Crowd {
             workers.until(READY, |sum| sum.joined >= all).await?,
             "viewers were kept out"
         );
-        workers.tell(Command::Steady).await?;
+        workers.tell(WorkerCommand::Steady).await?;
         Ok(workers)
     }
 
@@ -136,7 +136,7 @@ impl Crowd {
     }
 }
 
-async fn run(args: &OutageArgs) -> anyhow::Result<Report> {
+async fn run(args: &OutageArgs) -> anyhow::Result<RunReport> {
     let programs = args.tool.programs()?;
     let redis = Redis::start().await?;
     let mut database = Postgres::start().await;
@@ -165,11 +165,11 @@ async fn run(args: &OutageArgs) -> anyhow::Result<Report> {
         "--fan-ttl",
         FAN_TTL,
     ]);
-    let gateway = Gateway::of(Server::start(&programs.gateway, &flags).await?)?;
+    let gateway = BenchGateway::of(Server::start(&programs.gateway, &flags).await?)?;
     let target = Target::gateway(gateway.server.addr);
 
-    let known = Crowd::new(&target, "known", args.viewers.into());
-    let late = Crowd::new(&target, "late", usize::from(args.viewers / 10).max(10));
+    let known = OutageCrowd::new(&target, "known", args.viewers.into());
+    let late = OutageCrowd::new(&target, "late", usize::from(args.viewers / 10).max(10));
     known.is_expected(&gateway, &database).await?;
     late.is_expected(&gateway, &database).await?;
     let workers = known.enter().await?;

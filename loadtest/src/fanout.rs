@@ -21,9 +21,9 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use self::probes::{LIVE, Probes};
-use self::report::{Fanout, Killed, Reach};
-use crate::bench::servers::{Gateway, Programs, Redis};
-use crate::report::Report;
+use self::report::{FanoutReach, FanoutReport, Killed};
+use crate::bench::servers::{BenchGateway, Programs, Redis};
+use crate::report::RunReport;
 use crate::target::Target;
 use crate::tool::ToolArgs;
 
@@ -64,7 +64,7 @@ pub(crate) fn main(args: &FanoutArgs) -> ExitCode {
     args.tool.end(run(args))
 }
 
-async fn run(args: &FanoutArgs) -> anyhow::Result<Report> {
+async fn run(args: &FanoutArgs) -> anyhow::Result<RunReport> {
     let programs = args.tool.programs()?;
     let redis = Redis::start().await?;
     let probing = Duration::from_secs(args.quiet.into());
@@ -74,7 +74,7 @@ async fn run(args: &FanoutArgs) -> anyhow::Result<Report> {
         .context("the gateway's address")?;
 
     eprintln!("{} follow …", args.followers);
-    let large = Crowd {
+    let large = FollowerCrowd {
         redis: &redis,
         streamer: "large",
         followers: args.followers as usize,
@@ -96,7 +96,7 @@ async fn run(args: &FanoutArgs) -> anyhow::Result<Report> {
     eprintln!("a gateway is killed …");
     let killed = kill(&programs, &redis, gateway, args.killed as usize).await?;
     let followers = args.followers as usize;
-    Fanout {
+    FanoutReport {
         followers,
         quiet,
         busy,
@@ -114,10 +114,10 @@ async fn run(args: &FanoutArgs) -> anyhow::Result<Report> {
 async fn kill(
     programs: &Programs,
     redis: &Redis,
-    doomed: Gateway,
+    doomed: BenchGateway,
     followers: usize,
 ) -> anyhow::Result<Killed> {
-    let crowd = Crowd {
+    let crowd = FollowerCrowd {
         redis,
         streamer: "doomed",
         followers,
@@ -150,7 +150,7 @@ async fn kill(
     })
 }
 
-async fn put(gateway: &Gateway, path: &str, streamer: &str) -> anyhow::Result<()> {
+async fn put(gateway: &BenchGateway, path: &str, streamer: &str) -> anyhow::Result<()> {
     gateway
         .call(Method::PUT, path, Some(json!({ "streamer_id": streamer })))
         .await
@@ -158,13 +158,13 @@ async fn put(gateway: &Gateway, path: &str, streamer: &str) -> anyhow::Result<()
 }
 
 /// The followers of a streamer: the streamer's id and a number each.
-struct Crowd<'a> {
+struct FollowerCrowd<'a> {
     redis: &'a Redis,
     streamer: &'a str,
     followers: usize,
 }
 
-impl Crowd<'_> {
+impl FollowerCrowd<'_> {
     fn path(&self) -> String {
         format!("/v1/lives/{}", self.streamer)
     }
@@ -248,7 +248,11 @@ impl Crowd<'_> {
     }
 
     /// Opens or closes the live, and waits until every follower knows.
-    async fn reached_by(&self, gateway: &Gateway, method: Method) -> anyhow::Result<Reach> {
+    async fn reached_by(
+        &self,
+        gateway: &BenchGateway,
+        method: Method,
+    ) -> anyhow::Result<FanoutReach> {
         let began = Instant::now();
         let cpu = self.redis.server.cpu()?;
         match method {
@@ -258,7 +262,7 @@ impl Crowd<'_> {
         let answered_ms = began.elapsed().as_secs_f64() * 1e3;
         self.until_idle().await?;
         let took = began.elapsed().as_secs_f64();
-        Ok(Reach {
+        Ok(FanoutReach {
             answered_ms,
             took,
             redis: (self.redis.server.cpu()? - cpu) / took,

@@ -34,17 +34,17 @@ use self::attacks::{Attack, HALF_OPEN};
 use self::honest::{LIVES, Observer, p99_ms};
 use self::issuer::Issuer;
 use self::occupation::SLOTS;
-use self::report::{Hostile, Row};
+use self::report::{AttackRow, Hostile};
 use self::scene::Scene;
 use self::wire::Wire;
-use crate::bench::servers::{Gateway, Programs, Redis, Server};
-use crate::entry::Entry;
+use crate::bench::servers::{BenchGateway, Programs, Redis, Server};
+use crate::entry::EntryTerms;
 use crate::plan::CrowdPlan;
 use crate::proc_stats::open_files_limit;
-use crate::report::Report;
+use crate::report::RunReport;
 use crate::target::Target;
 use crate::tool::ToolArgs;
-use crate::worker::messages::Command;
+use crate::worker::messages::WorkerCommand;
 use crate::workers::Workers;
 
 /// Shorter than the defaults, so that each answer comes soon. For honest clients that is the harder
@@ -92,7 +92,7 @@ pub(crate) fn main(args: &HostileArgs) -> ExitCode {
     args.tool.end(run(args))
 }
 
-async fn run(args: &HostileArgs) -> anyhow::Result<Report> {
+async fn run(args: &HostileArgs) -> anyhow::Result<RunReport> {
     let needed = usize::from(args.viewers) + HALF_OPEN + SPARE_FILES;
     let limit = open_files_limit().unwrap_or(usize::MAX);
     ensure!(
@@ -189,15 +189,15 @@ async fn scene(
     flags.extend(TIMES);
     let settings = publishers::settings(issuer.folder()).await?;
     flags.extend(["--config", &settings]);
-    let gateway =
-        Gateway::of(Server::start(&programs.gateway, &flags).await?)?.with_tokens_of(&secret)?;
+    let gateway = BenchGateway::of(Server::start(&programs.gateway, &flags).await?)?
+        .with_tokens_of(&secret)?;
     flags.extend(["--proxy-protocol", "on", "--max-handshakes", SLOTS]);
-    let proxied = Gateway::of(Server::start(&programs.gateway, &flags).await?)?;
+    let proxied = BenchGateway::of(Server::start(&programs.gateway, &flags).await?)?;
 
     let target = Target::gateway(gateway.server.addr);
-    let entry = Entry {
+    let entry = EntryTerms {
         secret: Some(secret),
-        ..Entry::default()
+        ..EntryTerms::default()
     };
     let plan = CrowdPlan::steady(Target { entry, ..target }, "honest", viewers, LIVES);
     let absent_fan = "absent-fan".to_owned();
@@ -242,7 +242,7 @@ async fn enter(crowd: &mut Workers, observer: &Observer, viewers: u64) -> anyhow
         sleep(Duration::from_millis(500)).await;
         let seen = observer.take();
         if seen.readings > 0 && seen.missing_fans == 0 && seen.unread == 0 {
-            return crowd.tell(Command::Steady).await;
+            return crowd.tell(WorkerCommand::Steady).await;
         }
         ensure!(
             began.elapsed() < READY,
@@ -258,7 +258,7 @@ async fn measure(
     crowd: &mut Workers,
     observer: &Observer,
     seconds: Duration,
-) -> anyhow::Result<Row> {
+) -> anyhow::Result<AttackRow> {
     sleep(SETTLED).await;
     crowd.take_acks().await?;
     sleep(seconds).await;
@@ -277,7 +277,7 @@ async fn measure(
         }
     }
     let during = crowd.take_acks().await?;
-    Ok(Row {
+    Ok(AttackRow {
         attack: attack.name,
         expected: attack.expected,
         answers,

@@ -55,11 +55,11 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 )]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: LoadtestCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum LoadtestCommand {
     /// A crowd of viewers that join lives, send heartbeats and leave
     Crowd(Box<crowd::CrowdCommand>),
     /// Rollcall beside a bare echo and beside what most teams write: a table of ratios
@@ -112,24 +112,24 @@ enum Command {
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Crowd(command) => crowd::main(*command),
-        Command::Bench(args) => bench::main(&args),
-        Command::Profile(args) => bench::profile_main(&args),
-        Command::Bare(args) => bench::bare_main(&args),
-        Command::BareDatagrams(args) => bench::bare_datagrams_main(&args),
-        Command::Naive(args) => bench::naive_main(&args),
-        Command::Generator => bench::generator::child_main(),
-        Command::Hosted => bench::hosted_main(),
-        Command::Chaos(args) => chaos::main(&args),
-        Command::Hostile(args) => hostile::main(&args),
-        Command::FanSourceOutage(args) => fan_source_outage::main(&args),
-        Command::Fanout(args) => fanout::main(&args),
-        Command::Simulate(args) => simulate::main(&args),
-        Command::Soak(args) => soak::main(&args),
-        Command::Storm(args) => storm::main(*args),
-        Command::Takeover(args) => takeover::main(&args),
-        Command::Webhooks(args) => webhooks::main(&args),
-        Command::Join(args) => workers::join_main(&args),
-        Command::CrowdShare => workers::child_main(),
+        LoadtestCommand::Crowd(command) => crowd::main(*command),
+        LoadtestCommand::Bench(args) => bench::main(&args),
+        LoadtestCommand::Profile(args) => bench::profile_main(&args),
+        LoadtestCommand::Bare(args) => bench::bare_main(&args),
+        LoadtestCommand::BareDatagrams(args) => bench::bare_datagrams_main(&args),
+        LoadtestCommand::Naive(args) => bench::naive_main(&args),
+        LoadtestCommand::Generator => bench::generator::child_main(),
+        LoadtestCommand::Hosted => bench::hosted_main(),
+        LoadtestCommand::Chaos(args) => chaos::main(&args),
+        LoadtestCommand::Hostile(args) => hostile::main(&args),
+        LoadtestCommand::FanSourceOutage(args) => fan_source_outage::main(&args),
+        LoadtestCommand::Fanout(args) => fanout::main(&args),
+        LoadtestCommand::Simulate(args) => simulate::main(&args),
+        LoadtestCommand::Soak(args) => soak::main(&args),
+        LoadtestCommand::Storm(args) => storm::main(*args),
+        LoadtestCommand::Takeover(args) => takeover::main(&args),
+        LoadtestCommand::Webhooks(args) => webhooks::main(&args),
+        LoadtestCommand::Join(args) => workers::join_main(&args),
+        LoadtestCommand::CrowdShare => workers::child_main(),
     }
 }

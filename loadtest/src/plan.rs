@@ -38,7 +38,7 @@ pub(crate) enum JoinBy {
 /// How viewers reach the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum By {
+pub(crate) enum ViewerTransport {
     /// A WebSocket for each
     Ws,
     /// Sessions without a WebSocket (POST /v1/presence), whose heartbeats are HTTP requests
@@ -51,7 +51,7 @@ pub(crate) enum By {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CrowdPlan {
     pub(crate) target: Target,
-    pub(crate) by: By,
+    pub(crate) by: ViewerTransport,
     /// Connections that the viewers of all processes share, if they come by HTTP.
     pub(crate) connections: usize,
     /// How many source addresses the connections come from.
@@ -78,7 +78,7 @@ pub(crate) struct CrowdPlan {
 
 /// One viewer's part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Role {
+pub(crate) struct ViewerPart {
     pub(crate) live: u32,
     pub(crate) fan: bool,
 }
@@ -156,7 +156,7 @@ impl CrowdPlan {
     pub(crate) fn steady(target: Target, prefix: &str, viewers: usize, lives: usize) -> Self {
         Self {
             target,
-            by: By::Ws,
+            by: ViewerTransport::Ws,
             connections: CONNECTIONS,
             sources: 1,
             viewers,
@@ -213,7 +213,7 @@ impl CrowdPlan {
     }
 
     /// Everybody's part, by viewer number.
-    pub(crate) fn roster(&self) -> Vec<Role> {
+    pub(crate) fn roster(&self) -> Vec<ViewerPart> {
         let mut rng = StdRng::seed_from_u64(self.seed);
         // Exactly the asked share are fans, whichever lives they land in.
         let fans = (self.fans * self.viewers as f64).round() as usize;
@@ -233,7 +233,7 @@ impl CrowdPlan {
                         .min(self.lives - 1) as u32
                 }
             };
-            roster.push(Role { live, fan });
+            roster.push(ViewerPart { live, fan });
         }
         roster
     }
@@ -247,10 +247,10 @@ impl CrowdPlan {
     /// How many sockets a process needs for its share of the viewers.
     pub(crate) fn sockets_of_a_process(&self) -> usize {
         let all = match self.by {
-            By::Ws => self.viewers,
-            By::Http => self.connections,
+            ViewerTransport::Ws => self.viewers,
+            ViewerTransport::Http => self.connections,
             // Few sockets for datagrams, and few connections to join over.
-            By::Udp => 0,
+            ViewerTransport::Udp => 0,
         };
         all.div_ceil(self.processes)
     }
@@ -273,7 +273,7 @@ mod tests {
     fn plan(spread: Spread) -> CrowdPlan {
         CrowdPlan {
             target: Target::websocket("ws://127.0.0.1:1").unwrap(),
-            by: By::Ws,
+            by: ViewerTransport::Ws,
             connections: CONNECTIONS,
             sources: 1,
             viewers: 10_000,
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn spreads_and_fans_are_as_asked() {
         let in_live =
-            |roster: &[Role], live| roster.iter().filter(|role| role.live == live).count();
+            |roster: &[ViewerPart], live| roster.iter().filter(|role| role.live == live).count();
         let even = plan(Spread::Even).roster();
         assert!((0..10).all(|live| in_live(&even, live) == 1000));
         assert_eq!(even.iter().filter(|role| role.fan).count(), 3000);

@@ -71,14 +71,14 @@ pub(crate) fn open_files_limit() -> Option<usize> {
 
 /// The machine that the figures belong to.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Machine {
+pub(crate) struct MachineSpec {
     pub(crate) cores: usize,
     pub(crate) cpu_model: String,
     pub(crate) kernel: String,
     pub(crate) memory_bytes: u64,
 }
 
-impl Machine {
+impl MachineSpec {
     pub(crate) fn read() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpuinfo
@@ -128,6 +128,6 @@ mod tests {
         assert!(own.cpu_seconds - before.cpu_seconds >= 0.015);
         assert!(own.rss_bytes > 0 && own.threads > 0);
         assert!(open_files_limit().is_some_and(|limit| limit > 0));
-        assert!(Machine::read().cores > 0);
+        assert!(MachineSpec::read().cores > 0);
     }
 }

@@ -1,4 +1,4 @@
-//! What a run found: figures with names, and what of them is wrong. Every tool fills a [`Report`];
+//! What a run found: figures with names, and what of them is wrong. Every tool fills a [`RunReport`];
 //! the JSON document, the text, the page and the exit code all come from it.
 //!
 //! Scripts read the document, so a figure keeps its name and place. [`text`] shows any document, and
@@ -17,13 +17,13 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::args::ArgError;
-use crate::proc_stats::Machine;
+use crate::proc_stats::MachineSpec;
 use crate::tally::Latencies;
-pub(crate) use text::Spread;
+pub(crate) use text::ValueSpread;
 
 /// The whole document.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct RunReport {
     #[serde(flatten)]
     figures: Map<String, Value>,
     passed: bool,
@@ -36,14 +36,17 @@ pub(crate) struct Report {
     is_incomplete: bool,
 }
 
-impl Report {
+impl RunReport {
     /// The fields of `found` are the figures. The program's version and the machine belong to them.
     pub(crate) fn of(found: &impl Serialize) -> anyhow::Result<Self> {
         let Value::Object(mut figures) = serde_json::to_value(found)? else {
             bail!("figures without names");
         };
         figures.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
-        figures.insert("machine".to_owned(), serde_json::to_value(Machine::read())?);
+        figures.insert(
+            "machine".to_owned(),
+            serde_json::to_value(MachineSpec::read())?,
+        );
         Ok(Self {
             figures,
             passed: true,
@@ -123,7 +126,7 @@ impl Report {
 
 /// Runs a tool to its end, or until it is interrupted, and prints its report.
 pub(crate) fn end(
-    run: impl Future<Output = anyhow::Result<Report>>,
+    run: impl Future<Output = anyhow::Result<RunReport>>,
     json: bool,
     check: bool,
 ) -> ExitCode {
@@ -149,7 +152,7 @@ pub(crate) fn on_runtime<T>(whole: impl Future<Output = anyhow::Result<T>>) -> a
 }
 
 /// Prints a report, as one JSON document or as text. Exits with 1 if it fails.
-pub(crate) fn print(found: anyhow::Result<Report>, json: bool, check: bool) -> ExitCode {
+pub(crate) fn print(found: anyhow::Result<RunReport>, json: bool, check: bool) -> ExitCode {
     let report = match found {
         Ok(report) => report,
         Err(error) => return ArgError::exit(&error),
@@ -201,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_verdict_is_in_the_document_the_text_and_the_page() {
-        let mut report = Report::of(&json!({"sockets": {"lost": 3}})).unwrap();
+        let mut report = RunReport::of(&json!({"sockets": {"lost": 3}})).unwrap();
         report.must(true, "nobody is there");
         assert!(report.to_string().contains("passed"), "{report}");
         report.must(false, "3 < 4");

@@ -10,14 +10,16 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use simulation::{HistoryArgs, Kind, Report, Smallest, arguments, shrink, simulate_in_child};
+use parking_lot::Mutex;
+use simulation::{
+    Fault, HistoryArgs, HistoryReport, Smallest, arguments, shrink, simulate_in_child,
+};
 
 /// How often a line is printed.
 const LINE_EVERY: Duration = Duration::from_secs(60);
@@ -41,7 +43,7 @@ pub(crate) struct SimulateArgs {
     gateways: Option<usize>,
     /// Only these faults
     #[arg(long, value_delimiter = ',', value_name = "FAULT,…")]
-    faults: Vec<Kind>,
+    faults: Vec<Fault>,
     /// Stop at the first finding
     #[arg(long)]
     stop: bool,
@@ -52,16 +54,16 @@ pub(crate) struct SimulateArgs {
 
 /// What was simulated so far.
 #[derive(Default)]
-struct Tally {
+struct HistoryTally {
     histories: u64,
     simulated: Duration,
-    faults: BTreeMap<Kind, u64>,
+    faults: BTreeMap<Fault, u64>,
     /// The seeds that break a promise.
     broken: Vec<u64>,
 }
 
-impl Tally {
-    fn add(&mut self, report: &Report) {
+impl HistoryTally {
+    fn add(&mut self, report: &HistoryReport) {
         self.histories += 1;
         self.simulated += Duration::from_millis(report.simulated_ms);
         for (kind, times) in &report.faults {
@@ -108,15 +110,10 @@ fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let until = began + Duration::try_from_secs_f64(args.hours * 3_600.0).context("--hours")?;
     let next_seed = AtomicU64::new(args.from);
-    let tally = Mutex::new(Tally::default());
+    let tally = Mutex::new(HistoryTally::default());
     let next_seed = &next_seed;
     let tally = &tally;
-    let lock = || {
-        tally
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    };
-    let is_over = || Instant::now() >= until || (args.stop && !lock().broken.is_empty());
+    let is_over = || Instant::now() >= until || (args.stop && !tally.lock().broken.is_empty());
     thread::scope(|scope| {
         let program = &program;
         let workers: Vec<_> = (0..args.at_a_time.max(1))
@@ -126,7 +123,7 @@ fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
                         let history = history(args, next_seed.fetch_add(1, Ordering::Relaxed));
                         let found = match simulate_in_child(program, &history) {
                             Ok(report) => {
-                                lock().add(&report);
+                                tally.lock().add(&report);
                                 report.findings
                             }
                             Err(why) => vec![format!("{why:#}")],
@@ -134,7 +131,7 @@ fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
                         if found.is_empty() {
                             continue;
                         }
-                        lock().broken.push(history.seed);
+                        tally.lock().broken.push(history.seed);
                         println!("{}", told(history.seed, &found));
                         match shrink(program, &history) {
                             Ok(smallest) => println!("{}", told_smallest(&smallest)),
@@ -153,12 +150,14 @@ fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
                 told = Instant::now();
                 println!(
                     "{}",
-                    lock().line(next_seed.load(Ordering::Relaxed), began.elapsed())
+                    tally
+                        .lock()
+                        .line(next_seed.load(Ordering::Relaxed), began.elapsed())
                 );
             }
         }
     });
-    let tally = lock();
+    let tally = tally.lock();
     println!(
         "{}",
         tally.line(next_seed.load(Ordering::Relaxed), began.elapsed())

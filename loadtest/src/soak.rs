@@ -23,14 +23,14 @@ use anyhow::ensure;
 use clap::Args;
 use tokio::time::timeout;
 
-use self::report::Settings;
+use self::report::SoakSettings;
 use self::run::Course;
 use crate::bench::servers::Programs;
 use crate::chaos::pace::Pace;
-use crate::chaos::run_state::{Crowded, Plan};
+use crate::chaos::run_state::{ChaosPlan, Crowding};
 use crate::chaos::testbed::{Testbed, TestbedSetup};
 use crate::proc_stats::open_files_limit;
-use crate::report::Report;
+use crate::report::RunReport;
 
 /// A run that hangs ends so long after the time that it was given.
 const OVERTIME: Duration = Duration::from_secs(600);
@@ -116,7 +116,7 @@ pub(crate) fn main(args: &SoakArgs) -> ExitCode {
     crate::report::end(run(args), false, args.check)
 }
 
-async fn run(args: &SoakArgs) -> anyhow::Result<Report> {
+async fn run(args: &SoakArgs) -> anyhow::Result<RunReport> {
     let course = args.course()?;
     let program = Programs::find(args.gateway_bin.as_deref())?.gateway;
     let seed = args
@@ -197,7 +197,7 @@ impl SoakArgs {
         })
     }
 
-    fn plan(&self, seed: u64) -> Plan {
+    fn plan(&self, seed: u64) -> ChaosPlan {
         let remembered = format!("{}s", REMEMBERED.as_secs());
         let flags = [
             "--closed-ttl",
@@ -209,7 +209,7 @@ impl SoakArgs {
             "--log",
             "warn",
         ];
-        Plan {
+        ChaosPlan {
             timing: self.timing.timing(),
             seed,
             viewers: self.viewers,
@@ -219,16 +219,16 @@ impl SoakArgs {
             follows: self.fans,
             pace: self.pace,
             grace: GRACE,
-            crowded: Crowded::Even,
+            crowded: Crowding::Even,
             gateways: self.gateways.into(),
             attended: usize::from(self.lives).div_ceil(2),
             flags: flags.map(str::to_owned).to_vec(),
         }
     }
 
-    fn settings(&self, seed: u64) -> Settings {
+    fn settings(&self, seed: u64) -> SoakSettings {
         let quarter = Duration::from_secs_f64(self.hours * 900.0);
-        Settings {
+        SoakSettings {
             seed,
             hours: self.hours,
             viewers: self.viewers,

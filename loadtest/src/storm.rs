@@ -14,13 +14,13 @@ use clap::Args;
 
 use crate::api::Api;
 use crate::args::{ArgError, CrowdArgs, enough_files};
-use crate::dashboards::Dashboards;
-use crate::plan::{By, CrowdPlan};
-use crate::report::Report;
+use crate::dashboards::CrowdDashboards;
+use crate::plan::{CrowdPlan, ViewerTransport};
+use crate::report::RunReport;
 use crate::tally::unix_micros;
-use crate::worker::messages::Command;
+use crate::worker::messages::WorkerCommand;
 use crate::workers::Workers;
-use report::{Asked, Seen};
+use report::{StormFindings, StormTerms};
 
 /// Between the last join and the cut. By then all fan checks are done, and heartbeats are under
 /// way.
@@ -54,8 +54,8 @@ pub(crate) fn main(mut args: StormArgs) -> ExitCode {
     crate::report::print(found, args.crowd.json, args.crowd.check)
 }
 
-async fn run(args: &StormArgs, cut: usize) -> anyhow::Result<Report> {
-    if args.crowd.by != By::Ws {
+async fn run(args: &StormArgs, cut: usize) -> anyhow::Result<RunReport> {
+    if args.crowd.by != ViewerTransport::Ws {
         return Err(ArgError::new("--by must be ws: a storm cuts the viewers' WebSockets").into());
     }
     let plan = CrowdPlan {
@@ -67,7 +67,7 @@ async fn run(args: &StormArgs, cut: usize) -> anyhow::Result<Report> {
     api.set_up(&args.crowd, &plan).await?;
     let seen = drive(args, &plan, cut).await;
     api.clear(&args.crowd, &plan).await?;
-    let asked = Asked {
+    let asked = StormTerms {
         cut,
         bystanders: args.bystanders,
         within: args.within,
@@ -76,8 +76,8 @@ async fn run(args: &StormArgs, cut: usize) -> anyhow::Result<Report> {
     seen?.report(&asked)
 }
 
-async fn drive(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result<Seen> {
-    let dashboards = Dashboards::open(plan, args.crowd.verify_lives).await?;
+async fn drive(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result<StormFindings> {
+    let dashboards = CrowdDashboards::open(plan, args.crowd.verify_lives).await?;
     let mut workers = Workers::start(plan, |_| {})?;
     let everybody = plan.viewers as u64;
     let ramp = Duration::from_secs_f64(plan.viewers as f64 / plan.ramp_per_second) + LONGEST;
@@ -92,9 +92,9 @@ async fn drive(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result
     workers.until(CALM, |_| false).await?;
     dashboards.hold(&truth);
 
-    workers.tell(Command::Steady).await?;
+    workers.tell(WorkerCommand::Steady).await?;
     let cut_at = unix_micros();
-    workers.tell(Command::Cut).await?;
+    workers.tell(WorkerCommand::Cut).await?;
     let all_back = workers
         .until(LONGEST, |sum| sum.returned + sum.stranded >= cut as u64)
         .await?;
@@ -116,7 +116,7 @@ async fn drive(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result
     };
     workers.cool(plan.ack_timeout).await?;
     let tally = workers.finish().await?;
-    Ok(Seen {
+    Ok(StormFindings {
         truth,
         before,
         after,

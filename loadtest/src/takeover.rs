@@ -24,10 +24,10 @@ use self::report::Takeover;
 use self::watch::Watch;
 use crate::bench::generator::datagrams::DatagramClients;
 use crate::bench::generator::http::HttpClients;
-use crate::bench::generator::order::{By, Viewers};
+use crate::bench::generator::order::{BeatsBy, Viewers};
 use crate::bench::generator::pace::{Clients, Pacer};
-use crate::bench::servers::{Gateway, Programs, Redis};
-use crate::report::Report;
+use crate::bench::servers::{BenchGateway, Programs, Redis};
+use crate::report::RunReport;
 use crate::tool::ToolArgs;
 
 const LIVES: usize = 10;
@@ -85,7 +85,7 @@ pub(crate) fn main(args: &TakeoverArgs) -> ExitCode {
     args.tool.end(run(args))
 }
 
-async fn run(args: &TakeoverArgs) -> anyhow::Result<Report> {
+async fn run(args: &TakeoverArgs) -> anyhow::Result<RunReport> {
     let programs = args.tool.programs()?;
     let sessions = args.sessions as usize;
     let redis = Redis::start().await?;
@@ -144,7 +144,7 @@ impl Places {
         redis: &Redis,
         args: &TakeoverArgs,
         place: usize,
-    ) -> anyhow::Result<Gateway> {
+    ) -> anyhow::Result<BenchGateway> {
         let secret = self
             .secret
             .path()
@@ -194,10 +194,10 @@ struct Beaten {
 }
 
 impl Beating {
-    async fn start(gateway: &Gateway, args: &TakeoverArgs) -> anyhow::Result<Self> {
+    async fn start(gateway: &BenchGateway, args: &TakeoverArgs) -> anyhow::Result<Self> {
         let viewers = Viewers {
             server: gateway.server.addr,
-            by: By::Datagram,
+            by: BeatsBy::Datagram,
             count: args.sessions as usize,
             lives: LIVES,
         };

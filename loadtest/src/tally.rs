@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::error_kind::Kind;
+use crate::error_kind::ErrorName;
 
 /// Ten minutes: longer than any deadline here.
 const LONGEST_MICROS: u64 = 600_000_000;
@@ -75,9 +75,9 @@ impl From<Vec<(u64, u64)>> for Latencies {
 
 /// The first and last time of something, in Unix microseconds.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(crate) struct Span(Option<(u64, u64)>);
+pub(crate) struct TimeSpan(Option<(u64, u64)>);
 
-impl Span {
+impl TimeSpan {
     fn makes_sense(&self) -> bool {
         self.0.is_none_or(|(first, last)| first <= last)
     }
@@ -132,9 +132,9 @@ pub(crate) struct Tally {
     pub(crate) steady_seconds: f64,
     /// This process's own CPU time over the steady phase.
     pub(crate) steady_cpu_seconds: f64,
-    pub(crate) connects: Span,
-    pub(crate) joins: Span,
-    pub(crate) leaves: Span,
+    pub(crate) connects: TimeSpan,
+    pub(crate) joins: TimeSpan,
+    pub(crate) leaves: TimeSpan,
     pub(crate) fan_flags: FanFlags,
     pub(crate) connect: Latencies,
     pub(crate) join: Latencies,
@@ -195,7 +195,7 @@ impl Tally {
                 .all(|seconds| seconds.is_finite() && *seconds >= 0.0 && *seconds < MOST as f64)
             && [self.connects, self.joins, self.leaves, self.storm.returns]
                 .iter()
-                .all(Span::makes_sense)
+                .all(TimeSpan::makes_sense)
             && self.errors.len() <= MOST_KINDS
             && self
                 .errors
@@ -203,7 +203,7 @@ impl Tally {
                 .all(|kind| kind.len() <= LONGEST_KIND && !kind.chars().any(char::is_control))
     }
 
-    pub(crate) fn error(&mut self, kind: Kind, times: u64) {
+    pub(crate) fn error(&mut self, kind: ErrorName, times: u64) {
         if times > 0 {
             *self.errors.entry(kind.into_owned()).or_default() += times;
         }
@@ -253,7 +253,7 @@ pub(crate) struct StormTally {
     pub(crate) returned: u64,
     /// Gave up.
     pub(crate) stranded: u64,
-    pub(crate) returns: Span,
+    pub(crate) returns: TimeSpan,
     /// From the cut to `joined`.
     pub(crate) back: Latencies,
     /// The delays after which refused viewers were told to retry.
@@ -324,7 +324,7 @@ mod tests {
             |tally| (tally.acked, tally.abandoned) = (u64::MAX, 2),
             |tally| tally.joined = u64::MAX,
             |tally| tally.steady_seconds = f64::INFINITY,
-            |tally| tally.joins = Span(Some((2, 1))),
+            |tally| tally.joins = TimeSpan(Some((2, 1))),
             |tally| tally.error("\u{1b}[2J".into(), 1),
             |tally| (0..2_000).for_each(|number| tally.error(number.to_string().into(), 1)),
         ];

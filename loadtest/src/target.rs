@@ -11,7 +11,7 @@ use thiserror::Error;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_tungstenite::tungstenite::http::Uri;
 
-use crate::entry::Entry;
+use crate::entry::EntryTerms;
 
 /// Why an address was refused.
 #[derive(Debug, Error)]
@@ -35,7 +35,7 @@ pub(crate) enum TargetError {
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     pub(crate) path: String,
-    pub(crate) entry: Entry,
+    pub(crate) entry: EntryTerms,
 }
 
 impl Target {
@@ -66,7 +66,7 @@ impl Target {
         Self {
             address,
             path: String::new(),
-            entry: Entry::default(),
+            entry: EntryTerms::default(),
         }
     }
 
@@ -100,9 +100,9 @@ impl Target {
         Ok(Self {
             address,
             path: uri.path().to_owned(),
-            entry: Entry {
+            entry: EntryTerms {
                 name,
-                ..Entry::default()
+                ..EntryTerms::default()
             },
         })
     }

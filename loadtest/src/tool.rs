@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::bench::servers::Programs;
-use crate::report::{self, Report};
+use crate::report::{self, RunReport};
 
 /// What the tools share that start a gateway of their own.
 #[derive(Debug, Clone, Args)]
@@ -28,7 +28,7 @@ impl ToolArgs {
     }
 
     /// Runs a tool to its end.
-    pub(crate) fn end(&self, run: impl Future<Output = anyhow::Result<Report>>) -> ExitCode {
+    pub(crate) fn end(&self, run: impl Future<Output = anyhow::Result<RunReport>>) -> ExitCode {
         report::end(run, self.json, self.check)
     }
 }

@@ -19,10 +19,10 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use crate::bench::servers::{Gateway, Redis};
-use crate::report::Report;
+use crate::bench::servers::{BenchGateway, Redis};
+use crate::report::RunReport;
 use crate::tool::ToolArgs;
-use arrivals::{Compared, Expected};
+use arrivals::{ComparedArrivals, ExpectedEvents};
 
 /// Maximum lives whose calls are under way concurrently.
 const MAX_CONCURRENT_CALLS: usize = 4;
@@ -56,14 +56,14 @@ pub(crate) fn main(args: &WebhookArgs) -> ExitCode {
 }
 
 /// The receiver's process, and where its files are.
-struct Receiver<'a> {
+struct ReceiverProcess<'a> {
     python: &'a Path,
     port: u16,
     folder: tempfile::TempDir,
     child: Option<Child>,
 }
 
-impl<'a> Receiver<'a> {
+impl<'a> ReceiverProcess<'a> {
     fn new(python: &'a Path) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         std::fs::write(
@@ -118,10 +118,10 @@ impl<'a> Receiver<'a> {
     }
 }
 
-async fn run(args: &WebhookArgs) -> anyhow::Result<Report> {
+async fn run(args: &WebhookArgs) -> anyhow::Result<RunReport> {
     let programs = args.tool.programs()?;
     let redis = Redis::start().await?;
-    let mut receiver = Receiver::new(&args.python)?;
+    let mut receiver = ReceiverProcess::new(&args.python)?;
     receiver.start().await?;
     let url = format!("http://127.0.0.1:{}/", receiver.port);
     let secret = receiver.file("secret");
@@ -139,7 +139,7 @@ async fn run(args: &WebhookArgs) -> anyhow::Result<Report> {
     let doomed = programs.gateway_with(&redis, None, &flags).await?;
     // It is the sender from its first event on, for the other one has not started.
     live(&doomed, "first").await?;
-    let mut expected = Expected::new(REMOVED);
+    let mut expected = ExpectedEvents::new(REMOVED);
     expected.live("first");
     let began = Instant::now();
     while arrivals::read(&receiver.file("taken")).map_or(true, |taken| taken.is_empty()) {
@@ -178,7 +178,8 @@ async fn run(args: &WebhookArgs) -> anyhow::Result<Report> {
 
     let taken = receiver.file("taken");
     loop {
-        let compared = Compared::new(&expected, &arrivals::read(&taken)?, (down, back.elapsed()));
+        let compared =
+            ComparedArrivals::new(&expected, &arrivals::read(&taken)?, (down, back.elapsed()));
         let waits = stays.metric(WAITING).await?;
         if (compared.missing == 0 && waits == 0.0) || back.elapsed() > WITHIN {
             return compared.report();
@@ -195,9 +196,9 @@ fn live_name(number: usize) -> String {
 }
 
 async fn lives(
-    gateway: &Gateway,
+    gateway: &BenchGateway,
     names: impl Iterator<Item = String>,
-    expected: &mut Expected,
+    expected: &mut ExpectedEvents,
 ) -> anyhow::Result<()> {
     let calls: Vec<_> = names
         .map(|name| async move { live(gateway, &name).await.map(|()| name) })
@@ -210,7 +211,7 @@ async fn lives(
 }
 
 /// Opens a live, removes some users, and closes it.
-async fn live(gateway: &Gateway, name: &str) -> anyhow::Result<()> {
+async fn live(gateway: &BenchGateway, name: &str) -> anyhow::Result<()> {
     let path = format!("/v1/lives/{name}");
     gateway
         .call(Method::PUT, &path, Some(json!({"streamer_id": "s1"})))

@@ -17,10 +17,10 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
-use self::line::{Line, Lines};
-use self::messages::{Command, Event};
+use self::line::{ViewerLine, ViewerLines};
+use self::messages::{WorkerCommand, WorkerEvent};
 use self::state::WorkerState;
-use self::viewer::{End, Viewer};
+use self::viewer::{StayEnd, Viewer};
 use crate::error_kind;
 use crate::plan::CrowdPlan;
 use crate::proc_stats;
@@ -32,16 +32,16 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(50);
 pub(crate) async fn run(
     plan: CrowdPlan,
     process: usize,
-    mut commands: mpsc::Receiver<Command>,
-    events: mpsc::Sender<Event>,
+    mut commands: mpsc::Receiver<WorkerCommand>,
+    events: mpsc::Sender<WorkerEvent>,
 ) {
     let slots = (plan.heartbeat.as_millis() / SLOT.as_millis()).max(1) as usize;
-    let lines = match Lines::open(&plan).await {
+    let lines = match ViewerLines::open(&plan).await {
         Ok(lines) => lines,
         Err(error) => {
             let why = format!("its sockets for datagrams: {error}");
             // Without a coordinator nobody needs to know.
-            let _ = events.send(Event::Died(why)).await;
+            let _ = events.send(WorkerEvent::Died(why)).await;
             return;
         }
     };
@@ -54,11 +54,11 @@ pub(crate) async fn run(
     // A closed channel means that the coordinator is gone: the viewers leave then, too.
     while let Some(command) = commands.recv().await {
         match command {
-            Command::Steady => {
+            WorkerCommand::Steady => {
                 state.start_steady();
                 steady_began = Some((Instant::now(), own_cpu()));
             }
-            Command::Cool => {
+            WorkerCommand::Cool => {
                 state.cool_down();
                 if let Some((began, cpu)) = steady_began.take() {
                     state.tally(|tally| {
@@ -67,19 +67,23 @@ pub(crate) async fn run(
                     });
                 }
             }
-            Command::Cut => state.handles().iter().for_each(|viewer| viewer.cut()),
-            Command::Count => {
-                if events.send(Event::Counted(state.counts())).await.is_err() {
+            WorkerCommand::Cut => state.handles().iter().for_each(|viewer| viewer.cut()),
+            WorkerCommand::Count => {
+                if events
+                    .send(WorkerEvent::Counted(state.counts()))
+                    .await
+                    .is_err()
+                {
                     break;
                 }
             }
-            Command::TakeAcks => {
+            WorkerCommand::TakeAcks => {
                 let acks = state.tally(|tally| std::mem::take(&mut tally.ack));
-                if events.send(Event::Acks(acks)).await.is_err() {
+                if events.send(WorkerEvent::Acks(acks)).await.is_err() {
                     break;
                 }
             }
-            Command::Leave => break,
+            WorkerCommand::Leave => break,
         }
     }
     state.cool_down();
@@ -88,7 +92,7 @@ pub(crate) async fn run(
     reporter.abort();
     let tally = state.tally(|tally| tally.clone());
     // Without a coordinator nobody needs the tally.
-    let _ = events.send(Event::Done(Box::new(tally))).await;
+    let _ = events.send(WorkerEvent::Done(Box::new(tally))).await;
 }
 
 /// Lets the viewers in at this worker's part of the rate, with a bounded number on their way.
@@ -124,14 +128,14 @@ async fn admit(state: Arc<WorkerState>, number: usize, permit: OwnedSemaphorePer
 }
 
 /// The life of a viewer that has joined, with a new connection after each cut.
-async fn attend(state: Arc<WorkerState>, number: usize, line: Line) {
+async fn attend(state: Arc<WorkerState>, number: usize, line: ViewerLine) {
     let mut viewer = Viewer::new(state.clone(), state.viewer_joined(number), number, line);
-    while let End::Cut = Box::pin(viewer.stay()).await {
+    while let StayEnd::Cut = Box::pin(viewer.stay()).await {
         let cut = Instant::now();
         match Box::pin(reconnect::reconnect(&state, number)).await {
             Ok(socket) => {
                 let handle = state.viewer_returned(number, cut.elapsed());
-                let line = Line::Socket(Box::new(socket));
+                let line = ViewerLine::Socket(Box::new(socket));
                 viewer = Viewer::new(state.clone(), handle, number, line);
             }
             Err(kind) => return state.viewer_stranded(state.role(number), kind),
@@ -160,13 +164,13 @@ async fn tick(state: Arc<WorkerState>) {
     }
 }
 
-async fn report(state: Arc<WorkerState>, events: mpsc::Sender<Event>) {
+async fn report(state: Arc<WorkerState>, events: mpsc::Sender<WorkerEvent>) {
     let mut clock = interval(PROGRESS_EVERY);
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         clock.tick().await;
         if events
-            .send(Event::Progress(state.progress()))
+            .send(WorkerEvent::Progress(state.progress()))
             .await
             .is_err()
         {

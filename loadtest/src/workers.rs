@@ -20,19 +20,19 @@ use tokio::time::{Instant, timeout_at};
 
 pub(crate) use self::child::child_main;
 pub(crate) use self::joiner::{JoinArgs, join_main};
-use self::machines::Machine;
+use self::machines::JoinedMachine;
 use self::share::{Assignment, Ends, runtime};
 use crate::plan::CrowdPlan;
 use crate::tally::{Latencies, Tally};
 use crate::worker;
-use crate::worker::messages::{Command, Event, Progress};
+use crate::worker::messages::{Progress, WorkerCommand, WorkerEvent};
 
 /// Commands all workers and adds up what they report.
 pub(crate) struct Workers {
     /// `None`: lost.
-    commands: Vec<Option<mpsc::Sender<Command>>>,
-    to_us: mpsc::Sender<(usize, Event)>,
-    events: mpsc::Receiver<(usize, Event)>,
+    commands: Vec<Option<mpsc::Sender<WorkerCommand>>>,
+    to_us: mpsc::Sender<(usize, WorkerEvent)>,
+    events: mpsc::Receiver<(usize, WorkerEvent)>,
     progress: Vec<Progress>,
     /// How many viewers each has.
     shares: Vec<u64>,
@@ -69,7 +69,7 @@ impl Workers {
     /// Gives each machine its share; their ramps begin at the same time.
     pub(crate) fn on_machines(
         plan: &CrowdPlan,
-        machines: Vec<Machine>,
+        machines: Vec<JoinedMachine>,
         on_progress: impl Fn(&Progress) + Send + 'static,
     ) -> Self {
         let mut workers = Self::none(plan, on_progress);
@@ -138,13 +138,17 @@ impl Workers {
             let Ok(event) = timeout_at(deadline, self.next()).await else {
                 return Ok(false);
             };
-            if let Some((process, Event::Done(_) | Event::Counted(_) | Event::Acks(_))) = event? {
+            if let Some((
+                process,
+                WorkerEvent::Done(_) | WorkerEvent::Counted(_) | WorkerEvent::Acks(_),
+            )) = event?
+            {
                 self.lose(process, "it spoke out of turn")?;
             }
         }
     }
 
-    pub(crate) async fn tell(&self, command: Command) -> anyhow::Result<()> {
+    pub(crate) async fn tell(&self, command: WorkerCommand) -> anyhow::Result<()> {
         for worker in self.commands.iter().flatten() {
             // One that has just ended is found lost by its events.
             let _ = worker.send(command).await;
@@ -154,8 +158,8 @@ impl Workers {
 
     /// Viewers and fans by live, now.
     pub(crate) async fn counts(&mut self) -> anyhow::Result<Vec<[u32; 2]>> {
-        let each = self.ask(Command::Count, |event| {
-            if let Event::Counted(counts) = event {
+        let each = self.ask(WorkerCommand::Count, |event| {
+            if let WorkerEvent::Counted(counts) = event {
                 Some(counts)
             } else {
                 None
@@ -177,8 +181,8 @@ impl Workers {
     /// The ack latencies since the last call, or since the measured phase began. They are not in
     /// the tally any more.
     pub(crate) async fn take_acks(&mut self) -> anyhow::Result<Latencies> {
-        let each = self.ask(Command::TakeAcks, |event| {
-            if let Event::Acks(acks) = event {
+        let each = self.ask(WorkerCommand::TakeAcks, |event| {
+            if let WorkerEvent::Acks(acks) = event {
                 Some(acks)
             } else {
                 None
@@ -192,7 +196,7 @@ impl Workers {
     /// Ends the measured phase. Acks that do not come within this time are missing; the workers
     /// count them so.
     pub(crate) async fn cool(&mut self, within: Duration) -> anyhow::Result<()> {
-        self.tell(Command::Cool).await?;
+        self.tell(WorkerCommand::Cool).await?;
         self.until(within, |sum| sum.cool && sum.pending == 0)
             .await?;
         Ok(())
@@ -211,8 +215,8 @@ impl Workers {
     pub(crate) async fn finish_without_lost(
         mut self,
     ) -> anyhow::Result<(Tally, BTreeMap<usize, String>)> {
-        let each = self.ask(Command::Leave, |event| {
-            if let Event::Done(tally) = event {
+        let each = self.ask(WorkerCommand::Leave, |event| {
+            if let WorkerEvent::Done(tally) = event {
                 Some(tally)
             } else {
                 None
@@ -226,8 +230,8 @@ impl Workers {
     /// Tells all workers something, and waits until each of them has answered or is lost.
     async fn ask<T>(
         &mut self,
-        command: Command,
-        answer: impl Fn(Event) -> Option<T>,
+        command: WorkerCommand,
+        answer: impl Fn(WorkerEvent) -> Option<T>,
     ) -> anyhow::Result<Vec<T>> {
         let deadline = Instant::now() + self.patience;
         self.tell(command).await?;
@@ -262,7 +266,7 @@ impl Workers {
     }
 
     /// The next event; `None` if it is only to be noted.
-    async fn next(&mut self) -> anyhow::Result<Option<(usize, Event)>> {
+    async fn next(&mut self) -> anyhow::Result<Option<(usize, WorkerEvent)>> {
         let (process, event) = self
             .events
             .recv()
@@ -270,12 +274,12 @@ impl Workers {
             .context("every worker of the crowd is gone")?;
         match event {
             _ if self.lost.contains_key(&process) => {}
-            Event::Died(why) => self.lose(process, &why)?,
-            Event::Progress(progress) if progress.makes_sense() => {
+            WorkerEvent::Died(why) => self.lose(process, &why)?,
+            WorkerEvent::Progress(progress) if progress.makes_sense() => {
                 self.progress[process] = progress
             }
-            Event::Progress(_) => self.lose(process, "it sent impossible figures")?,
-            Event::Done(tally) if !tally.makes_sense() => {
+            WorkerEvent::Progress(_) => self.lose(process, "it sent impossible figures")?,
+            WorkerEvent::Done(tally) if !tally.makes_sense() => {
                 self.lose(process, "it sent an impossible tally")?
             }
             event => return Ok(Some((process, event))),
@@ -325,17 +329,20 @@ impl Workers {
 /// Hands a worker's events on with its number; an end without a tally is an event too.
 async fn forward(
     process: usize,
-    mut from: mpsc::Receiver<Event>,
-    to: mpsc::Sender<(usize, Event)>,
+    mut from: mpsc::Receiver<WorkerEvent>,
+    to: mpsc::Sender<(usize, WorkerEvent)>,
 ) {
     while let Some(event) = from.recv().await {
-        let last = matches!(event, Event::Done(_) | Event::Died(_));
+        let last = matches!(event, WorkerEvent::Done(_) | WorkerEvent::Died(_));
         if to.send((process, event)).await.is_err() || last {
             return;
         }
     }
     let _ = to
-        .send((process, Event::Died("it ended without a tally".to_owned())))
+        .send((
+            process,
+            WorkerEvent::Died("it ended without a tally".to_owned()),
+        ))
         .await;
 }
 

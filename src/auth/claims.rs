@@ -22,7 +22,7 @@ const LATEST: UnixMillis = 253_402_300_799_000;
 
 /// The claims of a verified token about its bearer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claims {
+pub struct TokenClaims {
     pub(crate) user: UserId,
     pub(crate) role: Role,
     /// False with `count: false` or `invisible: true`, which mean the same: the bearer takes part,
@@ -35,7 +35,7 @@ pub struct Claims {
     pub(crate) fan_of: Option<Arc<[UserId]>>,
 }
 
-impl Claims {
+impl TokenClaims {
     /// Whether the token is good for this live.
     pub(crate) fn allows(&self, live: &LiveId) -> bool {
         self.lives.as_ref().is_none_or(|lives| lives.contains(live))
@@ -113,7 +113,7 @@ pub(super) fn required(config: &Config, algorithm: Algorithm) -> Validation {
 
 impl RawClaims {
     /// `None` if an id, the role, the issuer, the audience or the time is not one.
-    pub(super) fn read(self) -> Option<Claims> {
+    pub(super) fn read(self) -> Option<TokenClaims> {
         let issuer = self.iss.as_ref().is_none_or(Value::is_string);
         let audience = self.aud.as_ref().is_none_or(is_audience);
         let not_before = self.nbf.as_ref().is_none_or(Value::is_number);
@@ -124,7 +124,7 @@ impl RawClaims {
             None => Role::Viewer,
             Some(word) => Role::from_word(word)?,
         };
-        Some(Claims {
+        Some(TokenClaims {
             user: UserId::parse(&self.sub).ok()?,
             role,
             counted: self.count != Some(false) && self.invisible != Some(true),

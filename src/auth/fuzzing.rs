@@ -27,8 +27,8 @@ pub(crate) fn api_keys(bytes: &[u8]) {
 /// A key set from a URL never gives a secret, since everybody can read it. Each of its keys is
 /// accepted from a file too.
 pub(crate) fn jwks(bytes: &[u8]) {
-    let of_file = jwks::parse(bytes, jwks::Origin::File);
-    let of_url = jwks::parse(bytes, jwks::Origin::Url);
+    let of_file = jwks::parse(bytes, jwks::KeysFrom::File);
+    let of_url = jwks::parse(bytes, jwks::KeysFrom::Url);
     let in_file = of_file.iter().flatten().count();
     let in_url = of_url.iter().flatten().count();
     let with_secrets_it_has_too_many = matches!(of_file, Err(jwks::SetError::TooMany));

@@ -9,14 +9,14 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::ed25519;
-use super::key::{Key, is_sound};
+use super::key::{VerifyingKey, is_sound};
 
 /// Maximum usable keys per set. A token that names no key is checked with each of them.
 pub(super) const MOST_KEYS: usize = 32;
 
 /// Where a set comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum KeysFrom {
     File,
     /// Everybody can read a URL, so the reader leaves symmetric keys out: they would be no secret.
     Url,
@@ -39,7 +39,7 @@ struct Set {
 }
 
 /// The keys of a set that can check tokens.
-pub(super) fn parse(text: &[u8], origin: Origin) -> Result<Vec<Key>, SetError> {
+pub(super) fn parse(text: &[u8], origin: KeysFrom) -> Result<Vec<VerifyingKey>, SetError> {
     let set: Set = serde_json::from_slice(text).map_err(|_| SetError::Malformed)?;
     let mut keys = Vec::new();
     for mut value in set.keys {
@@ -58,7 +58,7 @@ pub(super) fn parse(text: &[u8], origin: Origin) -> Result<Vec<Key>, SetError> {
 }
 
 /// The key, if it can check tokens.
-fn key(jwk: &Jwk, origin: Origin) -> Option<Key> {
+fn key(jwk: &Jwk, origin: KeysFrom) -> Option<VerifyingKey> {
     let common = &jwk.common;
     let signs = common
         .public_key_use
@@ -76,7 +76,7 @@ fn key(jwk: &Jwk, origin: Origin) -> Option<Key> {
         AlgorithmParameters::OctetKeyPair(point) if point.curve == EllipticCurve::Ed25519 => {
             Algorithm::EdDSA
         }
-        AlgorithmParameters::OctetKey(_) if origin == Origin::File => Algorithm::HS256,
+        AlgorithmParameters::OctetKey(_) if origin == KeysFrom::File => Algorithm::HS256,
         _ => return None,
     };
     let fits = common
@@ -86,7 +86,7 @@ fn key(jwk: &Jwk, origin: Origin) -> Option<Key> {
     if !(signs && verifies && fits && is_sound(algorithm, &key)) {
         return None;
     }
-    Some(Key {
+    Some(VerifyingKey {
         id: common.key_id.clone(),
         algorithm,
         key,

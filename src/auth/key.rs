@@ -14,14 +14,14 @@ use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
 pub(super) const SHORTEST_SECRET: usize = 32;
 
 /// A key with the one algorithm that it is good for.
-pub(super) struct Key {
+pub(super) struct VerifyingKey {
     /// `None` if the key may check every token, whether or not the token names a key.
     pub(super) id: Option<String>,
     pub(super) algorithm: Algorithm,
     pub(super) key: DecodingKey,
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for VerifyingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({:?})", self.algorithm)
     }

@@ -11,8 +11,8 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::jwks::{self, Origin};
-use super::key::Key;
+use super::jwks::{self, KeysFrom};
+use super::key::VerifyingKey;
 use super::key_ring::{KeyRing, TokenDigest, digest};
 use super::key_url::{DEADLINE, FetchError, KeySource};
 use super::keys::JWKS;
@@ -45,11 +45,11 @@ const MOST_ORDERS: usize = 4;
 
 /// True once a fetch has brought a set. The fetcher drops it when the fetch has ended, and so wakes
 /// the callers that wait for the fetch.
-type Order = watch::Sender<bool>;
+type FetchOrder = watch::Sender<bool>;
 
 /// Orders fetches.
 pub(super) struct FetchOrders {
-    orders: mpsc::Sender<Order>,
+    orders: mpsc::Sender<FetchOrder>,
     /// The last fetch that an unknown key caused: when it was ordered, and its end.
     for_unknown_key: Mutex<Option<(Instant, watch::Receiver<bool>)>>,
     waiting: Semaphore,
@@ -98,7 +98,7 @@ impl FetchOrders {
 pub(crate) struct KeyFetcher {
     source: Box<dyn KeySource>,
     ring: Arc<ArcSwap<KeyRing>>,
-    orders: mpsc::Receiver<Order>,
+    orders: mpsc::Receiver<FetchOrder>,
     /// The digest of the set in force. The same set changes nothing when it is fetched again.
     present: Option<TokenDigest>,
     metrics: Arc<Metrics>,
@@ -187,7 +187,7 @@ impl KeyFetcher {
         Metrics::count_result(&self.metrics.key_fetches, label);
         let (set, keys) = fetched?;
         if self.present != Some(set) {
-            let keys: Arc<[Key]> = keys.into();
+            let keys: Arc<[VerifyingKey]> = keys.into();
             self.ring.rcu(|ring| ring.with_fetched(keys.clone()));
             self.present = Some(set);
             tracing::info!(setting = JWKS, keys = keys.len(), "new keys are in force");
@@ -196,9 +196,9 @@ impl KeyFetcher {
     }
 
     /// Fetches the set once. Returns its digest and its keys.
-    async fn fetch_set(&self) -> Result<(TokenDigest, Vec<Key>), FetchError> {
+    async fn fetch_set(&self) -> Result<(TokenDigest, Vec<VerifyingKey>), FetchError> {
         let set = self.source.fetch().await?;
-        let keys = jwks::parse(&set, Origin::Url)?;
+        let keys = jwks::parse(&set, KeysFrom::Url)?;
         Ok((digest(&set), keys))
     }
 }

@@ -10,8 +10,8 @@ use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 use sha2::{Digest, Sha256};
 
-use super::claims::{Claims, LEEWAY};
-use super::key::Key;
+use super::claims::{LEEWAY, TokenClaims};
+use super::key::VerifyingKey;
 use crate::base::clock::{UnixMillis, millis};
 
 /// The memory for verified tokens: enough for 65,536 without lists.
@@ -33,22 +33,22 @@ pub(super) fn digest(text: &[u8]) -> TokenDigest {
 
 pub(super) struct KeyRing {
     /// From the files of the settings.
-    files: Arc<[Key]>,
+    files: Arc<[VerifyingKey]>,
     /// From the URL of the settings.
-    fetched: Arc<[Key]>,
-    verified: Cache<TokenDigest, Arc<Claims>>,
+    fetched: Arc<[VerifyingKey]>,
+    verified: Cache<TokenDigest, Arc<TokenClaims>>,
 }
 
 /// The memory that a token takes in the cache, in bytes.
-fn weight(claims: &Claims) -> u32 {
+fn weight(claims: &TokenClaims) -> u32 {
     (TOKEN_BYTES + claims.ids() * ID_BYTES) as u32
 }
 
 impl KeyRing {
-    pub(super) fn new(files: Arc<[Key]>, fetched: Arc<[Key]>) -> Self {
+    pub(super) fn new(files: Arc<[VerifyingKey]>, fetched: Arc<[VerifyingKey]>) -> Self {
         let verified = Cache::builder()
             .max_capacity(CACHE_BYTES)
-            .weigher(|_: &TokenDigest, claims: &Arc<Claims>| weight(claims))
+            .weigher(|_: &TokenDigest, claims: &Arc<TokenClaims>| weight(claims))
             .eviction_policy(EvictionPolicy::lru())
             .time_to_live(REMEMBER)
             .build();
@@ -59,16 +59,16 @@ impl KeyRing {
         }
     }
 
-    pub(super) fn with_files(&self, files: Arc<[Key]>) -> Self {
+    pub(super) fn with_files(&self, files: Arc<[VerifyingKey]>) -> Self {
         Self::new(files, self.fetched.clone())
     }
 
-    pub(super) fn with_fetched(&self, fetched: Arc<[Key]>) -> Self {
+    pub(super) fn with_fetched(&self, fetched: Arc<[VerifyingKey]>) -> Self {
         Self::new(self.files.clone(), fetched)
     }
 
     /// The keys that may have signed a token with this header.
-    pub(super) fn candidates(&self, header: &Header) -> impl Iterator<Item = &Key> {
+    pub(super) fn candidates(&self, header: &Header) -> impl Iterator<Item = &VerifyingKey> {
         self.all().filter(|key| {
             let is_named = key.id.is_none() || header.kid.is_none() || key.id == header.kid;
             key.algorithm == header.alg && is_named
@@ -80,18 +80,22 @@ impl KeyRing {
         self.all().any(|key| key.id.as_deref() == Some(id))
     }
 
-    fn all(&self) -> impl Iterator<Item = &Key> {
+    fn all(&self) -> impl Iterator<Item = &VerifyingKey> {
         self.files.iter().chain(self.fetched.iter())
     }
 
     /// The claims of a token that these keys have verified, unless it has expired since.
-    pub(super) fn verified(&self, token: &TokenDigest, now: UnixMillis) -> Option<Arc<Claims>> {
+    pub(super) fn verified(
+        &self,
+        token: &TokenDigest,
+        now: UnixMillis,
+    ) -> Option<Arc<TokenClaims>> {
         self.verified
             .get(token)
             .filter(|claims| now <= claims.expires_at.saturating_add(millis(LEEWAY)))
     }
 
-    pub(super) fn remember(&self, token: TokenDigest, claims: Arc<Claims>) {
+    pub(super) fn remember(&self, token: TokenDigest, claims: Arc<TokenClaims>) {
         self.verified.insert(token, claims);
     }
 }

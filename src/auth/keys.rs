@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use jsonwebtoken::{Algorithm, DecodingKey};
 
-use super::jwks::{self, MOST_KEYS, Origin};
-use super::key::{Key, SHORTEST_SECRET, is_sound};
+use super::jwks::{self, KeysFrom, MOST_KEYS};
+use super::key::{SHORTEST_SECRET, VerifyingKey, is_sound};
 use crate::config::{Config, Jwks};
 
 /// The longest file or answer with keys, in bytes.
@@ -34,8 +34,8 @@ pub struct KeyError {
 }
 
 /// The keys in the files of the settings; the keys of a URL are fetched elsewhere.
-pub(super) fn of_files(config: &Config) -> Result<Vec<Key>, KeyError> {
-    let files: Vec<Vec<Key>> = each_file(config).into_iter().collect::<Result<_, _>>()?;
+pub(super) fn of_files(config: &Config) -> Result<Vec<VerifyingKey>, KeyError> {
+    let files: Vec<Vec<VerifyingKey>> = each_file(config).into_iter().collect::<Result<_, _>>()?;
     Ok(files.into_iter().flatten().collect())
 }
 
@@ -51,7 +51,7 @@ pub(super) fn files(config: &Config) -> Vec<PathBuf> {
 }
 
 /// The keys in each file.
-pub(super) fn each_file(config: &Config) -> Vec<Result<Vec<Key>, KeyError>> {
+pub(super) fn each_file(config: &Config) -> Vec<Result<Vec<VerifyingKey>, KeyError>> {
     let mut files = Vec::new();
     if let Some(path) = &config.jwt_hs256_secret_file {
         files.push(of_secret_file(path));
@@ -65,16 +65,16 @@ pub(super) fn each_file(config: &Config) -> Vec<Result<Vec<Key>, KeyError>> {
     files
 }
 
-fn of_secret_file(path: &Path) -> Result<Vec<Key>, KeyError> {
+fn of_secret_file(path: &Path) -> Result<Vec<VerifyingKey>, KeyError> {
     let secret = secret(path)?;
-    Ok(vec![Key {
+    Ok(vec![VerifyingKey {
         id: None,
         algorithm: Algorithm::HS256,
         key: DecodingKey::from_secret(&secret),
     }])
 }
 
-fn of_public_key_file(path: &Path) -> Result<Vec<Key>, KeyError> {
+fn of_public_key_file(path: &Path) -> Result<Vec<VerifyingKey>, KeyError> {
     let pem = read(PUBLIC_KEY, path)?;
     public_keys(&pem).map_err(|problem| KeyError {
         setting: PUBLIC_KEY,
@@ -82,9 +82,9 @@ fn of_public_key_file(path: &Path) -> Result<Vec<Key>, KeyError> {
     })
 }
 
-fn of_set_file(path: &Path) -> Result<Vec<Key>, KeyError> {
+fn of_set_file(path: &Path) -> Result<Vec<VerifyingKey>, KeyError> {
     let set = read(JWKS, path)?;
-    jwks::parse(&set, Origin::File).map_err(|why| KeyError {
+    jwks::parse(&set, KeysFrom::File).map_err(|why| KeyError {
         setting: JWKS,
         problem: format!("the file {why}"),
     })
@@ -132,7 +132,7 @@ fn read_start(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The keys of a PEM file, which has nothing else in it but blank lines and comments.
-fn public_keys(pem: &[u8]) -> Result<Vec<Key>, String> {
+fn public_keys(pem: &[u8]) -> Result<Vec<VerifyingKey>, String> {
     let text = str::from_utf8(pem).map_err(|_| NO_PEM.to_owned())?;
     let mut keys = Vec::new();
     let mut block = String::new();
@@ -165,7 +165,7 @@ fn public_keys(pem: &[u8]) -> Result<Vec<Key>, String> {
     }
 }
 
-fn public_key(block: &str) -> Result<Key, &'static str> {
+fn public_key(block: &str) -> Result<VerifyingKey, &'static str> {
     if block.starts_with("-----BEGIN CERTIFICATE") {
         return Err(
             "is a certificate, not a public key; openssl x509 -pubkey -noout takes the key out of it",
@@ -177,7 +177,7 @@ fn public_key(block: &str) -> Result<Key, &'static str> {
         return Err("is something else than a public key");
     }
     match from_pem(block.as_bytes()) {
-        Some((algorithm, key)) if is_sound(algorithm, &key) => Ok(Key {
+        Some((algorithm, key)) if is_sound(algorithm, &key) => Ok(VerifyingKey {
             id: None,
             algorithm,
             key,

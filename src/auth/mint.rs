@@ -57,7 +57,7 @@ impl Grant {
 
 /// The claims as they stand in the token.
 #[derive(Serialize)]
-struct RawClaims<'a> {
+struct MintedClaims<'a> {
     sub: &'a UserId,
     role: &'static str,
     iat: u64,
@@ -75,18 +75,18 @@ struct RawClaims<'a> {
 }
 
 /// Signs tokens.
-pub struct Signer {
+pub struct TokenSigner {
     algorithm: Algorithm,
     key: EncodingKey,
 }
 
-impl std::fmt::Debug for Signer {
+impl std::fmt::Debug for TokenSigner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Signer({:?})", self.algorithm)
     }
 }
 
-impl Signer {
+impl TokenSigner {
     /// Signs with the HS256 secret in a file.
     ///
     /// # Errors
@@ -148,7 +148,7 @@ impl Signer {
     /// The key cannot sign, which the constructors have ruled out.
     pub fn sign(&self, grant: &Grant) -> Result<Secret, jsonwebtoken::errors::Error> {
         let iat = unix_now() / 1_000;
-        let claims = RawClaims {
+        let claims = MintedClaims {
             sub: &grant.user,
             role: grant.role.as_str(),
             iat,

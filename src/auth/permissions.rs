@@ -177,7 +177,7 @@ impl Scope {
 
 /// One row: whether the tokens of viewers, streamers and services allow the action, and which scope
 /// a key needs.
-struct Row {
+struct PermissionRow {
     action: Action,
     what: &'static str,
     viewer: Permission,
@@ -191,8 +191,8 @@ const fn row(
     [viewer, streamer, service]: [Permission; 3],
     scope: Option<Scope>,
     what: &'static str,
-) -> Row {
-    Row {
+) -> PermissionRow {
+    PermissionRow {
         action,
         what,
         viewer,
@@ -207,7 +207,7 @@ const WRITE: Option<Scope> = Some(Scope::Write);
 const MODERATE: Option<Scope> = Some(Scope::Moderate);
 
 /// Every action, once.
-const TABLE: &[Row] = &[
+const TABLE: &[PermissionRow] = &[
     row(
         Action::Join,
         [Yes, Yes, Yes],
@@ -405,7 +405,7 @@ pub fn markdown_table() -> String {
     let mut table =
         "| action | viewer | streamer | service | API key |\n| --- | --- | --- | --- | --- |\n"
             .to_owned();
-    for Row {
+    for PermissionRow {
         what,
         viewer,
         streamer,

@@ -30,7 +30,7 @@ const SALT: &[u8] = b"rollcall presence";
 const DERIVED: usize = 32;
 
 /// The key with which a session's datagrams are authenticated.
-pub(crate) type DatagramKey = [u8; DERIVED];
+pub(crate) type DatagramKeyBytes = [u8; DERIVED];
 
 /// The keys that follow from one secret.
 struct Derived {
@@ -156,7 +156,7 @@ impl PresenceSecret {
 
     /// The key of a session's datagrams. `None` if no gateway made the session's key; that costs
     /// one hash.
-    pub(crate) fn datagram_key(&self, key: &SessionKey) -> Option<DatagramKey> {
+    pub(crate) fn datagram_key(&self, key: &SessionKey) -> Option<DatagramKeyBytes> {
         let derived = self.derived.load();
         let maker = derived.iter().find(|derived| derived.has_made(key))?;
         Some(expand(&maker.datagrams, &[key.as_bytes()]))

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use jsonwebtoken::{Algorithm, Header, Validation, decode, encode};
 
-use super::claims::{Claims, LEEWAY, RawClaims};
+use super::claims::{LEEWAY, RawClaims, TokenClaims};
 use super::presence_secret::PresenceSecret;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, LiveId, UserId};
@@ -31,12 +31,12 @@ pub(crate) struct SessionClaims {
     /// Until when the id is good, whatever else it says.
     pub(crate) good_until: UnixMillis,
     /// Of the token with which the session began. With `--auth off`, of what its query said.
-    pub(crate) bearer: Claims,
+    pub(crate) bearer: TokenClaims,
 }
 
 /// The claims as they stand in the text.
 #[derive(Serialize)]
-struct Written<'a> {
+struct WrittenClaims<'a> {
     sid: SessionKey,
     live: &'a LiveId,
     epoch: Epoch,
@@ -66,7 +66,7 @@ fn is_none(number: &u64) -> bool {
 }
 
 #[derive(Deserialize)]
-struct Read {
+struct ReadClaims {
     sid: SessionKey,
     live: LiveId,
     epoch: Epoch,
@@ -85,7 +85,7 @@ struct Read {
 impl SessionClaims {
     /// The id, as text for a URL.
     pub(crate) fn sign(&self, secret: &PresenceSecret) -> String {
-        let written = Written {
+        let written = WrittenClaims {
             sid: self.key,
             live: &self.live,
             epoch: self.epoch,
@@ -114,7 +114,7 @@ impl SessionClaims {
         // The time is checked below, by the clock that the tests can set.
         validation.validate_exp = false;
         validation.required_spec_claims.clear();
-        let read: Read = secret.check_with(|key| {
+        let read: ReadClaims = secret.check_with(|key| {
             let token = decode(id, key, &validation).ok()?;
             Some(token.claims)
         })?;
@@ -154,7 +154,7 @@ pub(super) mod tests {
             removals: 7,
             good_until: 1_732_000_060_000,
             began: 1_731_000_000_000,
-            bearer: Claims {
+            bearer: TokenClaims {
                 user: UserId::parse("mail@example.org").unwrap(),
                 role: Role::Viewer,
                 counted: false,

@@ -5,7 +5,7 @@
 use data_encoding::BASE64URL_NOPAD;
 use serde::{Deserialize, Serialize};
 
-use super::claims::Claims;
+use super::claims::TokenClaims;
 use super::presence_secret::PresenceSecret;
 use super::session_claims::SessionClaims;
 use crate::base::clock::UnixMillis;
@@ -18,7 +18,7 @@ pub(crate) const LONGEST_TICKET: usize = 1_142;
 
 /// What a ticket says. Its names are short, because a hello has room for little.
 #[derive(Serialize, Deserialize)]
-struct Content {
+struct TicketContent {
     #[serde(rename = "l")]
     live: LiveId,
     #[serde(rename = "e")]
@@ -51,7 +51,7 @@ impl SessionClaims {
     /// The ticket, as text. `None` if it would be too long.
     pub(crate) fn seal(&self, secret: &PresenceSecret) -> Option<String> {
         let bearer = &self.bearer;
-        let content = Content {
+        let content = TicketContent {
             live: self.live.clone(),
             epoch: self.epoch,
             number: self.number,
@@ -80,7 +80,7 @@ impl SessionClaims {
         now: UnixMillis,
     ) -> Option<Self> {
         let sealed = BASE64URL_NOPAD.decode(ticket.as_bytes()).ok()?;
-        let content: Content =
+        let content: TicketContent =
             serde_json::from_slice(&secret.open_ticket(&sealed, session)?).ok()?;
         let claims = Self {
             key: *session,
@@ -91,7 +91,7 @@ impl SessionClaims {
             removals: content.removals,
             good_until: content.good_until,
             began: content.began,
-            bearer: Claims {
+            bearer: TokenClaims {
                 user: content.user,
                 role: Role::from_word(&content.role)?,
                 counted: content.counted,

@@ -9,9 +9,9 @@ use arc_swap::ArcSwap;
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
 
-use super::claims::{self, Claims, RawClaims};
+use super::claims::{self, RawClaims, TokenClaims};
 use super::ed25519;
-use super::key::Key;
+use super::key::VerifyingKey;
 use super::key_fetcher::{FetchOrders, KeyFetcher};
 use super::key_ring::{KeyRing, digest};
 use super::key_url::{FetchError, KeyUrl};
@@ -121,7 +121,7 @@ impl Tokens {
         config: &Config,
         metrics: Arc<Metrics>,
     ) -> Result<(Self, Option<KeyFetcher>), OpenError> {
-        let files: Arc<[Key]> = keys::of_files(config)?.into();
+        let files: Arc<[VerifyingKey]> = keys::of_files(config)?.into();
         let ring = Arc::new(ArcSwap::from_pointee(KeyRing::new(files, Arc::default())));
         let (fetcher, orders) = match &config.jwt_jwks {
             Some(Jwks::Url(url)) => {
@@ -171,7 +171,7 @@ impl Tokens {
     ///
     /// # Errors
     /// Why the token is not valid; the text quotes nothing of the token.
-    pub(crate) async fn verify(&self, token: &str) -> Result<Arc<Claims>, TokenError> {
+    pub(crate) async fn verify(&self, token: &str) -> Result<Arc<TokenClaims>, TokenError> {
         let (result, label) = match self.check(token).await {
             Ok((claims, label)) => (Ok(claims), label),
             Err(why) => (Err(why), why.label()),
@@ -181,7 +181,7 @@ impl Tokens {
     }
 
     /// The claims, and the label of this success in the metrics.
-    async fn check(&self, token: &str) -> Result<(Arc<Claims>, &'static str), TokenError> {
+    async fn check(&self, token: &str) -> Result<(Arc<TokenClaims>, &'static str), TokenError> {
         if token.len() > LONGEST {
             return Err(TokenError::Malformed);
         }
@@ -209,7 +209,7 @@ impl Tokens {
         Ok((claims, "verified"))
     }
 
-    fn check_with(&self, ring: &KeyRing, token: &Unchecked<'_>) -> Result<Claims, TokenError> {
+    fn check_with(&self, ring: &KeyRing, token: &Unchecked<'_>) -> Result<TokenClaims, TokenError> {
         let header = &token.header;
         for key in ring.candidates(header) {
             let required = claims::required(&self.config, key.algorithm);
@@ -240,7 +240,7 @@ impl FromFiles for Tokens {
     }
 
     fn read_again(&self) -> Result<(), String> {
-        let files: Arc<[Key]> = keys::of_files(&self.config)
+        let files: Arc<[VerifyingKey]> = keys::of_files(&self.config)
             .map_err(|why| why.to_string())?
             .into();
         self.ring.rcu(|ring| ring.with_files(files.clone()));

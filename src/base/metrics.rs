@@ -26,7 +26,7 @@ pub(crate) struct Why {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Outcome {
+pub(crate) struct OutcomeLabel {
     /// The result, one of a fixed few. Unlike a reason, it may be a success.
     pub(crate) result: &'static str,
 }
@@ -93,7 +93,7 @@ const ROUND_TRIPS: [f64; 11] = [
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct HttpAnswer {
+pub(crate) struct HttpAnswerLabels {
     /// The route's pattern, never the path that was asked for.
     pub(crate) route: String,
     /// One of those that HTTP has, or `other`: a client must not be able to make up labels.
@@ -101,7 +101,7 @@ pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
 }
 
-/// As [`HttpAnswer`].
+/// As [`HttpAnswerLabels`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct HttpCall {
     pub(crate) route: String,
@@ -173,9 +173,9 @@ metrics! {
     /// is open, in seconds
     handshake_seconds: Histogram = Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0]),
     /// Checks of tokens, by result
-    token_checks: Family<Outcome, Counter>,
+    token_checks: Family<OutcomeLabel, Counter>,
     /// Fetches of the key set that tokens are checked with, by result
-    key_fetches: Family<Outcome, Counter>,
+    key_fetches: Family<OutcomeLabel, Counter>,
     /// Keys, secrets and certificates whose files could not be used when they were read last
     files_unusable: Gauge,
     /// Sessions without a WebSocket on this gateway now
@@ -189,7 +189,7 @@ metrics! {
     /// Requests to begin a session without a WebSocket that were refused, by code
     presences_refused: Family<Why, Counter>,
     /// Datagrams received, by what became of them
-    datagrams: Family<Outcome, Counter>,
+    datagrams: Family<OutcomeLabel, Counter>,
     /// Answers to datagrams that the kernel did not take
     datagrams_unsent: Counter,
     /// Streams of events open now
@@ -233,13 +233,13 @@ metrics! {
     /// Users waiting for a fan check
     fan_check_queue: Gauge,
     /// Joins, by whether this gateway knew already whether the user is a fan
-    fan_cache: Family<Outcome, Counter>,
+    fan_cache: Family<OutcomeLabel, Counter>,
     /// Users whose fan check got an answer
     fan_checks: Counter,
     /// Users whose fan check found that they follow the streamer
     fan_hits: Counter,
     /// Calls to a fan source outside the store, by result
-    fan_source_calls: Family<Outcome, Counter>,
+    fan_source_calls: Family<OutcomeLabel, Counter>,
     /// Time of a call to a fan source outside the store, in seconds
     fan_source_seconds: Histogram = Histogram::new(CALL_TIMES),
     /// Circuit breaker of the fan source outside the store: 0 closed, all calls go; 1 half open,
@@ -260,7 +260,7 @@ metrics! {
     /// entry
     reasserts: Counter,
     /// Checks of a live against the store, by result
-    checks: Family<Outcome, Counter>,
+    checks: Family<OutcomeLabel, Counter>,
     /// Events after which this gateway checked part or all of the store at once
     doubts: Counter,
     /// Times this gateway's lease was lost with the store's data, after which it checked everything
@@ -298,11 +298,11 @@ metrics! {
     /// Callbacks of media servers, by the kind of the server and by result
     media_callbacks: Family<MediaCallback, Counter>,
     /// Questions to media servers which sessions publish, by result
-    media_polls: Family<Outcome, Counter>,
+    media_polls: Family<OutcomeLabel, Counter>,
     /// Removals, bans and lifted bans requested through this gateway, by kind
     removals: Family<Why, Counter>,
     /// Calls that write the counts of a live into its record, by result
-    figures_written: Family<Outcome, Counter>,
+    figures_written: Family<OutcomeLabel, Counter>,
     /// Attempts to send an event to a webhook, by result
     webhooks: Family<WebhookResult, Counter>,
     /// Time from an event until a webhook had taken it, in seconds
@@ -337,7 +337,7 @@ metrics! {
     /// Times the connection for messages from other gateways was made again
     resubscriptions: Counter,
     /// HTTP answers, by route, method and status
-    http_answers: Family<HttpAnswer, Counter>,
+    http_answers: Family<HttpAnswerLabels, Counter>,
     /// Time from the end of an HTTP request's head until the head of its answer, by route and
     /// method, in seconds
     http_seconds: Family<HttpCall, Histogram> = Family::new_with_constructor(request_times),
@@ -379,8 +379,8 @@ impl Metrics {
         family.get_or_create(&Why { why }).inc();
     }
 
-    pub(crate) fn count_result(family: &Family<Outcome, Counter>, result: &'static str) {
-        family.get_or_create(&Outcome { result }).inc();
+    pub(crate) fn count_result(family: &Family<OutcomeLabel, Counter>, result: &'static str) {
+        family.get_or_create(&OutcomeLabel { result }).inc();
     }
 
     pub(crate) fn count_way(family: &Family<OfWay, Counter>, way: &'static str) {

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{MissedTickBehavior, interval};
 
-use self::look::Look;
-use self::table::Table;
+use self::look::LivesLook;
+use self::table::LivesTable;
 use super::gateways::{self, GatewayApi, KeyRefused};
 use crate::base::exit;
 use crate::config::LivesArgs;
@@ -24,7 +24,7 @@ pub async fn run(args: &LivesArgs) -> anyhow::Result<u8> {
 }
 
 /// Prints the lives, and returns the exit code.
-fn print_once(look: &Look, json: bool) -> u8 {
+fn print_once(look: &LivesLook, json: bool) -> u8 {
     if look.more {
         exit::say(
             exit::STOPPED,
@@ -35,7 +35,7 @@ fn print_once(look: &Look, json: bool) -> u8 {
         );
     }
     if !json {
-        return exit::print(exit::STOPPED, Table(look));
+        return exit::print(exit::STOPPED, LivesTable(look));
     }
     let mut lines = Vec::new();
     for live in &look.lives {
@@ -55,7 +55,7 @@ async fn watch(gateways: &[GatewayApi], args: &LivesArgs, every: Duration) -> an
         let time = humantime::format_rfc3339_seconds(SystemTime::now());
         match answer {
             Ok(look) => {
-                if let Err(why) = exit::write(format_args!("{time}\n{}\n", Table(&look))) {
+                if let Err(why) = exit::write(format_args!("{time}\n{}\n", LivesTable(&look))) {
                     return Ok(exit::unwritten(exit::STOPPED, &why));
                 }
             }
@@ -68,7 +68,7 @@ async fn watch(gateways: &[GatewayApi], args: &LivesArgs, every: Duration) -> an
 }
 
 /// Asks the gateways one after the other, until one answers.
-async fn first_answer(gateways: &[GatewayApi], args: &LivesArgs) -> anyhow::Result<Look> {
+async fn first_answer(gateways: &[GatewayApi], args: &LivesArgs) -> anyhow::Result<LivesLook> {
     let mut last = anyhow::anyhow!("no gateway is named");
     for gateway in gateways {
         match look::at(gateway, args.sort).await {

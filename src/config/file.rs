@@ -14,7 +14,7 @@ use super::given::{Given, GivenMap};
 use super::media::MediaServer;
 use super::mistakes::did_you_mean;
 use super::settings::{self, SETTINGS};
-use super::tables::{self, Source, Table, in_order};
+use super::tables::{self, SettingsFile, SettingsTable, in_order};
 use super::webhooks::WebhookEndpoint;
 
 /// The maximum size of a settings file. It limits the bytes that are read if the path is wrong.
@@ -55,7 +55,7 @@ pub(super) fn read_text(path: &Path, text: &[u8], mistakes: &mut Vec<String>) ->
         mistakes.push(format!("{name}: is not valid UTF-8"));
         return file;
     };
-    let source = Source { name, text };
+    let source = SettingsFile { name, text };
     match DeTable::parse(text) {
         Ok(table) => file.take(&source, table.into_inner(), mistakes),
         Err(why) => {
@@ -70,7 +70,7 @@ pub(super) fn read_text(path: &Path, text: &[u8], mistakes: &mut Vec<String>) ->
 }
 
 impl FromFile {
-    fn take(&mut self, source: &Source<'_>, table: DeTable<'_>, mistakes: &mut Vec<String>) {
+    fn take(&mut self, source: &SettingsFile<'_>, table: DeTable<'_>, mistakes: &mut Vec<String>) {
         for (key, value) in in_order(table) {
             let place = source.place(&key);
             match (key.get_ref().as_ref(), value) {

@@ -17,7 +17,7 @@ use super::settings::SETTINGS;
 use super::shell;
 use crate::base::exit;
 
-pub(super) enum Asked {
+pub(super) enum Invocation {
     Print(String),
     Do(Task, GivenMap),
     /// The command line makes no sense. The mistakes say why.
@@ -59,7 +59,10 @@ fn command() -> Command {
     CommandLine::augment_subcommands(command)
 }
 
-pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<String>) -> Asked {
+pub(super) fn read(
+    args: impl IntoIterator<Item = OsString>,
+    mistakes: &mut Vec<String>,
+) -> Invocation {
     let mut args: Vec<OsString> = args.into_iter().collect();
     // clap stops at the first mistake. Note it, remove its cause, and read the rest again.
     loop {
@@ -71,14 +74,14 @@ pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<
             err.kind(),
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
         ) {
-            break Asked::Print(err.to_string().trim_end().to_owned());
+            break Invocation::Print(err.to_string().trim_end().to_owned());
         }
         // The word that is missing now may have been removed as the cause of an earlier mistake.
         if err.kind() != ErrorKind::MissingRequiredArgument || mistakes.is_empty() {
             mistakes.push(mistake(&err));
         }
         if !remove(&mut args, &culprit(&err)) {
-            break Asked::Nothing;
+            break Invocation::Nothing;
         }
     }
 }
@@ -215,20 +218,20 @@ fn remove(args: &mut Vec<OsString>, culprit: &str) -> bool {
     true
 }
 
-fn given(matches: &ArgMatches, mistakes: &mut Vec<String>) -> Asked {
+fn given(matches: &ArgMatches, mistakes: &mut Vec<String>) -> Invocation {
     let task = match CommandLine::from_arg_matches(matches) {
         Ok(CommandLine::Task(task)) => task,
         Ok(CommandLine::Man | CommandLine::Completions { .. }) if !mistakes.is_empty() => {
-            return Asked::Nothing;
+            return Invocation::Nothing;
         }
-        Ok(CommandLine::Man) => return Asked::Print(shell::manual(&command())),
+        Ok(CommandLine::Man) => return Invocation::Print(shell::manual(&command())),
         Ok(CommandLine::Completions { shell }) => {
-            return Asked::Print(shell::completions(command(), shell));
+            return Invocation::Print(shell::completions(command(), shell));
         }
         Err(_) if matches.subcommand_name().is_none() => Task::Serve,
         Err(err) => {
             mistakes.push(mistake(&err));
-            return Asked::Nothing;
+            return Invocation::Nothing;
         }
     };
     // The matches of the last word have the settings that stand before it, too.
@@ -248,7 +251,7 @@ fn given(matches: &ArgMatches, mistakes: &mut Vec<String>) -> Asked {
             );
         }
     }
-    Asked::Do(task, given)
+    Invocation::Do(task, given)
 }
 
 /// The value of a flag that may be given once.

@@ -11,9 +11,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args};
 use ipnet::IpNet;
 
-pub use self::mapping::{Mapping, Meaning, Place};
+pub use self::mapping::{JsonPlace, Mapping, Meaning};
 pub use self::template::{Placeholder, Template, TemplateError};
-use super::tables::{Table, WrongKey};
+use super::tables::{SettingsTable, WrongKey};
 use super::values::{AuthMode, http_url, network, switch};
 use crate::base::media_event::EndKnownBy;
 use crate::base::media_server::{MediaKind, MediaServerName};
@@ -149,7 +149,7 @@ impl MediaServer {
     }
 }
 
-impl Table for MediaServer {
+impl SettingsTable for MediaServer {
     const WORD: &'static str = "media";
 
     fn complete(self, keys: &[String]) -> Result<Self, Vec<WrongKey>> {

@@ -38,7 +38,7 @@ pub use command::{
     AuditArgs, CheckArgs, EventsAction, EventsArgs, ExplainArgs, GatewayArgs, KeyArgs, KeyPattern,
     KeysArgs, LivesArgs, LivesSort, Task, TokenArgs,
 };
-pub use media::{Mapping, Meaning, MediaServer, Place, Placeholder, Template};
+pub use media::{JsonPlace, Mapping, Meaning, MediaServer, Placeholder, Template};
 pub use mistakes::ConfigError;
 pub use review::SettingInForce;
 pub use settings::{Config, SETTINGS, Setting, markdown_table};
@@ -67,9 +67,9 @@ pub fn load(
 ) -> Result<Loaded, ConfigError> {
     let mut mistakes = Vec::new();
     let (task, flags) = match flags::read(args, &mut mistakes) {
-        flags::Asked::Print(text) => return Ok(Loaded::Print(text)),
-        flags::Asked::Do(task, given) => (task, given),
-        flags::Asked::Nothing => return Err(ConfigError { mistakes }),
+        flags::Invocation::Print(text) => return Ok(Loaded::Print(text)),
+        flags::Invocation::Do(task, given) => (task, given),
+        flags::Invocation::Nothing => return Err(ConfigError { mistakes }),
     };
     let env = environment::read(env, &mut mistakes);
     let path = match flags.get("config").or(env.get("config")) {

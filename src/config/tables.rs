@@ -10,13 +10,13 @@ use super::declared;
 use super::mistakes::did_you_mean;
 
 /// The settings file.
-pub(super) struct Source<'a> {
+pub(super) struct SettingsFile<'a> {
     /// As mistakes call it.
     pub name: String,
     pub text: &'a str,
 }
 
-impl Source<'_> {
+impl SettingsFile<'_> {
     /// The line of a byte of the text. The first line is 1.
     pub(super) fn line(&self, at: usize) -> usize {
         let before = self.text.bytes().take(at);
@@ -43,7 +43,7 @@ pub(super) fn in_order(table: DeTable<'_>) -> Vec<(Spanned<DeString<'_>>, DeValu
 pub(super) type WrongKey = (String, String);
 
 /// What a table describes. Its one argument that is no flag is its name.
-pub(super) trait Table: Args {
+pub(super) trait SettingsTable: Args {
     /// The word before the name: `media`.
     const WORD: &'static str;
 
@@ -54,8 +54,8 @@ pub(super) trait Table: Args {
 }
 
 /// Reads tables of one kind. Adds each mistake, with the name of its key, to `mistakes`.
-pub(super) fn read<T: Table>(
-    source: &Source<'_>,
+pub(super) fn read<T: SettingsTable>(
+    source: &SettingsFile<'_>,
     tables: DeTable<'_>,
     mistakes: &mut Vec<String>,
 ) -> Vec<T> {
@@ -90,7 +90,7 @@ pub(super) fn read<T: Table>(
     made
 }
 
-fn read_table<T: Table>(name: &str, table: DeTable<'_>) -> Result<T, Vec<WrongKey>> {
+fn read_table<T: SettingsTable>(name: &str, table: DeTable<'_>) -> Result<T, Vec<WrongKey>> {
     let declared = declared::command::<T>();
     let mut keys = Vec::new();
     let mut flags = Vec::new();
@@ -127,7 +127,7 @@ fn read_table<T: Table>(name: &str, table: DeTable<'_>) -> Result<T, Vec<WrongKe
 }
 
 /// The flag that says the same as a key, or what is wrong with it.
-fn read_key<T: Table>(
+fn read_key<T: SettingsTable>(
     declared: &Command,
     key: &str,
     value: &DeValue<'_>,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use reqwest::Url;
 
-use super::tables::Table;
+use super::tables::SettingsTable;
 use super::values::{event_kind, webhook_url};
 use crate::base::event_kind::EventKind;
 use crate::base::secret::Secret;
@@ -30,7 +30,7 @@ pub struct WebhookEndpoint {
     pub events: Vec<EventKind>,
 }
 
-impl Table for WebhookEndpoint {
+impl SettingsTable for WebhookEndpoint {
     const WORD: &'static str = "webhooks";
 }
 

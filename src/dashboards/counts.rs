@@ -16,7 +16,7 @@ use tokio_util::time::delay_queue::Key;
 use crate::base::clock::Moment;
 use crate::peers::core::Core;
 use crate::presence::Room;
-use crate::presence::throttle::{Shown, Step};
+use crate::presence::throttle::{Shown, ThrottleStep};
 use crate::presence::trust::Trust;
 
 pub struct CountsTask {
@@ -26,13 +26,13 @@ pub struct CountsTask {
 
 /// Rooms to look at again later, each of them once.
 #[derive(Default)]
-struct Later {
+struct DelayedRooms {
     queue: DelayQueue<Arc<Room>>,
     /// By the room's address.
     waiting: HashMap<usize, (Key, Moment)>,
 }
 
-impl Later {
+impl DelayedRooms {
     fn add(&mut self, room: Arc<Room>, at: Moment, now: Moment) {
         let wait = Duration::from_millis(at.since(now));
         let address = Arc::as_ptr(&room) as usize;
@@ -58,7 +58,7 @@ impl Later {
 
 impl CountsTask {
     pub async fn run(self, stop: CancellationToken) {
-        let mut later = Later::default();
+        let mut later = DelayedRooms::default();
         let mut wakes = JoinSet::new();
         let mut health = self.core.store.health();
         loop {
@@ -82,7 +82,7 @@ impl CountsTask {
         }
     }
 
-    fn look(&self, room: Arc<Room>, later: &mut Later, wakes: &mut JoinSet<()>) {
+    fn look(&self, room: Arc<Room>, later: &mut DelayedRooms, wakes: &mut JoinSet<()>) {
         let now = self.core.clock.now();
         let shown = self.show(&room, now);
         let mut throttle = room.schedule.throttle.lock();
@@ -90,25 +90,25 @@ impl CountsTask {
         let lag = throttle.lag();
         drop(throttle);
         match step {
-            Step::Nothing => {}
-            Step::Send => {
+            ThrottleStep::Nothing => {}
+            ThrottleStep::Send => {
                 self.core
                     .metrics
                     .counts_lag_seconds
                     .observe(lag as f64 / 1_000.0);
                 room.signal_counts();
             }
-            Step::At(at) => later.add(room.clone(), at, now),
+            ThrottleStep::At(at) => later.add(room.clone(), at, now),
         }
         let step = room
             .pushed
             .step(|| (self.show(&room, now), room.info.revision()));
         match step {
-            Step::Nothing => {}
-            Step::Send => {
+            ThrottleStep::Nothing => {}
+            ThrottleStep::Send => {
                 wakes.spawn(async move { room.pushed.wake().await });
             }
-            Step::At(at) => later.add(room, at, now),
+            ThrottleStep::At(at) => later.add(room, at, now),
         }
     }
 

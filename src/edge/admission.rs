@@ -41,8 +41,8 @@ pub use self::limits::raise_open_files;
 use crate::base::ids::UserId;
 use crate::config::Config;
 use addresses::Addresses;
-use limits::Limits;
-use queue::{Decision, Queue};
+use limits::AdmissionLimits;
+use queue::{Decision, HandshakeQueue};
 
 /// How long a handshake waits for a place on a full gateway. By then the gateway has closed the
 /// sockets that a herd lost.
@@ -50,19 +50,19 @@ const PLACE_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Admission {
-    pub(crate) limits: Limits,
+    pub(crate) limits: AdmissionLimits,
     /// `None` if the rate is unbounded.
-    queue: Option<Mutex<Queue>>,
+    queue: Option<Mutex<HandshakeQueue>>,
     permits: Arc<Semaphore>,
     pub(crate) addresses: Addresses,
 }
 
 impl Admission {
     pub(crate) fn new(config: &Config) -> Self {
-        let limits = Limits::new(config, limits::open_files());
+        let limits = AdmissionLimits::new(config, limits::open_files());
         let permits = Arc::new(Semaphore::new(limits.sockets.min(Semaphore::MAX_PERMITS)));
         let queue = if config.handshake_rate > 0 {
-            Some(Mutex::new(Queue::new(config.handshake_rate)))
+            Some(Mutex::new(HandshakeQueue::new(config.handshake_rate)))
         } else {
             None
         };

@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{Uri, header};
 use serde::Deserialize;
 
-use crate::auth::claims::Claims;
+use crate::auth::claims::TokenClaims;
 use crate::auth::presented::presented;
 use crate::auth::tokens::{TokenError, Tokens};
 use crate::base::identity::{Identity, Role};
@@ -42,7 +42,7 @@ pub(crate) enum AuthError {
 
 /// The fields of the query that identify the user. Other modules read the other fields.
 #[derive(Debug, Deserialize)]
-struct Fields {
+struct IdentityFields {
     user_id: Option<String>,
     role: Option<String>,
     count: Option<String>,
@@ -50,7 +50,7 @@ struct Fields {
     token: Option<String>,
 }
 
-impl Fields {
+impl IdentityFields {
     /// `count=false` and `invisible=true` mean the same.
     fn wants_to_count(&self) -> Result<bool, AuthError> {
         let count = flag(self.count.as_deref(), AuthError::Count)?.unwrap_or(true);
@@ -64,8 +64,8 @@ impl Fields {
 pub(crate) async fn authenticate(
     tokens: Option<&Tokens>,
     parts: &Parts,
-) -> Result<(Identity, Option<Arc<Claims>>), AuthError> {
-    let fields: Fields = from_query(&parts.uri).map_err(AuthError::Query)?;
+) -> Result<(Identity, Option<Arc<TokenClaims>>), AuthError> {
+    let fields: IdentityFields = from_query(&parts.uri).map_err(AuthError::Query)?;
     let wants_to_count = fields.wants_to_count()?;
     let Some(tokens) = tokens else {
         return Ok((unverified(&fields, wants_to_count)?, None));
@@ -90,10 +90,10 @@ pub(crate) async fn authenticate(
 /// The token in a query.
 pub(crate) fn token_in_query(uri: &Uri) -> Option<String> {
     #[derive(Deserialize)]
-    struct Token {
+    struct TokenField {
         token: Option<String>,
     }
-    let Token { token } = from_query(uri).ok()?;
+    let TokenField { token } = from_query(uri).ok()?;
     Some(presented(&token?)?.to_owned())
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn credentials<'a>(parts: &'a Parts, scheme: &str) -> Option<&'a str>
     }
 }
 
-fn unverified(fields: &Fields, counted: bool) -> Result<Identity, AuthError> {
+fn unverified(fields: &IdentityFields, counted: bool) -> Result<Identity, AuthError> {
     let user = UserId::parse(fields.user_id.as_deref().ok_or(AuthError::NoUser)?)?;
     let role = match fields.role.as_deref() {
         None => Role::Viewer,

@@ -9,7 +9,7 @@ mod json;
 mod names;
 mod query;
 
-pub(crate) use error::{Fault, FieldError, Place};
+pub(crate) use error::{FieldError, FieldFault, FieldPlace};
 pub(crate) use json::{Json, NotJson, from_json};
 pub(crate) use names::{nearest, shown};
 pub(crate) use query::{from_query, pairs};

@@ -3,7 +3,7 @@
 
 /// An extension of an answer whose status does not say whether the connection goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum ConnectionEnding {
     /// The caller showed good credentials, and may be refused as often as the caller's budget
     /// allows.
     Spared,

@@ -27,23 +27,23 @@ const EVERY: Duration = Duration::from_secs(1);
 const LONGEST: u64 = 1 << 20;
 
 /// A hash of all files of a part.
-type Content = [u8; 32];
+type ContentHash = [u8; 32];
 
 /// A part and its files.
-struct Watched {
+struct WatchedFiles {
     part: Arc<dyn FromFiles>,
     /// The content that the part read last; `None` before the first look.
-    read: Option<Content>,
+    read: Option<ContentHash>,
     /// The content at the last look, if it was different. The part reads changed files once two
     /// looks find the same content: somebody may be writing them.
-    changing: Option<Content>,
+    changing: Option<ContentHash>,
     /// The files could not be used when they were read last.
     is_bad: bool,
 }
 
 /// Knows all parts that come from files.
 pub(crate) struct Reloader {
-    watched: Mutex<Vec<Watched>>,
+    watched: Mutex<Vec<WatchedFiles>>,
     /// The verifier of tokens, whose key set may come from a URL; `None` with `--auth off`.
     tokens: Option<Arc<Tokens>>,
     metrics: Arc<Metrics>,
@@ -60,7 +60,7 @@ impl Reloader {
             if part.files().is_empty() {
                 continue;
             }
-            watched.push(Watched {
+            watched.push(WatchedFiles {
                 part,
                 read: None,
                 changing: None,
@@ -125,13 +125,13 @@ impl Reloader {
         self.tell(&watched);
     }
 
-    fn tell(&self, watched: &[Watched]) {
+    fn tell(&self, watched: &[WatchedFiles]) {
         let bad = watched.iter().filter(|watched| watched.is_bad).count();
         self.metrics.files_unusable.set(bad as i64);
     }
 }
 
-impl Watched {
+impl WatchedFiles {
     async fn look(&mut self) {
         let now = content(self.part.files()).await;
         // The gateway may have waited for its store since it read the files, so the first look
@@ -149,7 +149,7 @@ impl Watched {
     }
 
     /// Reads the files, which hold `now`.
-    async fn read_again(&mut self, now: Content) -> Result<(), String> {
+    async fn read_again(&mut self, now: ContentHash) -> Result<(), String> {
         let is_first = self.read.replace(now).is_none();
         self.changing = None;
         let part = self.part.clone();
@@ -175,7 +175,7 @@ impl Watched {
 
 /// The hash of the files. A file that cannot be read counts with the kind of its error, which may
 /// change, too.
-async fn content(files: Vec<PathBuf>) -> Content {
+async fn content(files: Vec<PathBuf>) -> ContentHash {
     let read = tokio::task::spawn_blocking(move || {
         let mut sum = Sha256::new();
         for file in files {
@@ -184,7 +184,7 @@ async fn content(files: Vec<PathBuf>) -> Content {
                 Err(why) => sum.update(why.kind().to_string()),
             }
         }
-        Content::from(sum.finalize())
+        ContentHash::from(sum.finalize())
     });
     read.await.unwrap_or_default()
 }

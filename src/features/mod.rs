@@ -38,7 +38,7 @@ use crate::store::Store;
 use crate::store::fans::{self, FanLookup, FanSetupError, TokenFans};
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
-use crate::store::redis::erasing::{AllErasers, Eraser};
+use crate::store::redis::erasing::{AllErasers, FamilyEraser};
 use crate::store::redis::family::{AllFamilies, Family};
 use crate::store::redis::keys::{self, Keys};
 use crate::sync::features::Features;
@@ -89,7 +89,7 @@ impl AllFamilies for Keys {
 }
 
 impl AllErasers for Keys {
-    fn erasers(&self) -> Vec<Eraser> {
+    fn erasers(&self) -> Vec<FamilyEraser> {
         [
             attendance::keys::ERASERS,
             erasure::core_keys::ERASERS,

@@ -29,7 +29,7 @@ use crate::store::redis::{ConnectError, RedisStore, TriedOut};
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Serialize)]
-struct Verdict<'a> {
+struct ConfigVerdict<'a> {
     /// The mistakes that stop a gateway from starting.
     mistakes: Vec<String>,
     /// The systems that do not answer, or lack what a gateway needs. Null if the command asked none.
@@ -63,7 +63,7 @@ pub async fn run(config: &Config, args: &CheckArgs) -> anyhow::Result<u8> {
     } else {
         exit::STOPPED
     };
-    let verdict = Verdict {
+    let verdict = ConfigVerdict {
         mistakes,
         unreachable,
         presence_secret: args.connect.then(|| presence_secret(config)),
@@ -112,14 +112,14 @@ pub(crate) fn wrong_files(config: &Config) -> Vec<String> {
 
 /// The answers of the systems that a gateway asks before it serves.
 #[derive(Debug, Default)]
-struct Asked {
+struct SystemAnswers {
     mistakes: Vec<String>,
     unreachable: Vec<String>,
     warnings: Vec<String>,
 }
 
-async fn ask(config: &Config) -> Asked {
-    let mut asked = Asked::default();
+async fn ask(config: &Config) -> SystemAnswers {
+    let mut asked = SystemAnswers::default();
     if config.redis.is_some() {
         match try_redis(config).await {
             Ok(found) => {
@@ -164,7 +164,7 @@ async fn try_redis_once(config: &Config) -> Result<TriedOut, ConnectError> {
     open(config).await?.try_out().await
 }
 
-impl Display for Verdict<'_> {
+impl Display for ConfigVerdict<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut rows = Vec::new();
         for setting in self.settings {

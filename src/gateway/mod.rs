@@ -15,9 +15,9 @@ use tokio_util::task::TaskTracker;
 
 use self::check_config::wrong_files;
 use self::ports::Ports;
-use self::stages::{Failed, Stage};
+use self::stages::{FailedTask, StopStage};
 pub use self::start_error::StartError;
-use self::wiring::{FromOutside, Parts};
+use self::wiring::{FromOutside, GatewayParts};
 use crate::auth::api_keys::ApiKeys;
 use crate::auth::presence_secret::PresenceSecret;
 pub use crate::auth::tokens::OpenError as KeysError;
@@ -42,7 +42,7 @@ use crate::session::{self, Handshake};
 use crate::store::{CloseReason, LiveRecord};
 use crate::sync::events::api_events::ApiEvents;
 use crate::sync::events::fan_events::FanEvents;
-pub use crate::sync::lives::{LiveError, OpenRequest, Opened};
+pub use crate::sync::lives::{LiveError, OpenRequest, OpenedLive};
 
 mod check_config;
 mod ports;
@@ -64,13 +64,13 @@ pub struct Gateway {
     addr: SocketAddr,
     admin_addr: Option<SocketAddr>,
     /// They stop in this order.
-    intake: Stage,
-    readers: Stage,
-    flusher: Stage,
+    intake: StopStage,
+    readers: StopStage,
+    flusher: StopStage,
     /// The last flush needs the lease.
-    lease: Stage,
+    lease: StopStage,
     sockets: TaskTracker,
-    failed: Failed,
+    failed: FailedTask,
 }
 
 /// Starts a gateway. After an error nothing is left running.
@@ -207,7 +207,7 @@ async fn run(
     let parts = wiring::wire(config, from_outside, &store, &metrics, &sockets)?;
     parts.app.core.gateways.own.begin_as(id);
     let (failed, _) = watch::channel(None);
-    let [intake, readers, flusher, lease] = [(); 4].map(|()| Stage::new(&failed));
+    let [intake, readers, flusher, lease] = [(); 4].map(|()| StopStage::new(&failed));
     let gateway = Gateway {
         app: parts.app.clone(),
         publisher: parts.publisher.clone(),
@@ -227,7 +227,7 @@ async fn run(
 }
 
 impl Gateway {
-    fn start_tasks(&self, parts: Parts, secret: Arc<PresenceSecret>) {
+    fn start_tasks(&self, parts: GatewayParts, secret: Arc<PresenceSecret>) {
         let app = &self.app;
         self.flusher.run("flush", |stop| parts.flusher.run(stop));
         // The last ends of sessions come when the readers stop.
@@ -298,7 +298,7 @@ impl Gateway {
     }
 
     /// Opens a live, or finds it open, as the HTTP API does.
-    pub async fn open_live(&self, wish: OpenRequest) -> Result<Opened, LiveError> {
+    pub async fn open_live(&self, wish: OpenRequest) -> Result<OpenedLive, LiveError> {
         self.app.lives.open(wish).await
     }
 

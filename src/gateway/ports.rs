@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::task::TaskTracker;
 
-use super::stages::Stage;
+use super::stages::StopStage;
 use super::start_error::StartError;
 use crate::config::Config;
 use crate::edge::client_address::TrustedProxies;
@@ -50,7 +50,7 @@ impl Ports {
         self,
         app: &Arc<AppState>,
         certificate: Option<Arc<Certificate>>,
-        intake: &Stage,
+        intake: &StopStage,
         tracker: &TaskTracker,
     ) {
         let config = &app.core.config;

@@ -8,19 +8,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// The name of a long-lived task that ended early, once one did.
-pub(super) type Failed = watch::Sender<Option<&'static str>>;
+pub(super) type FailedTask = watch::Sender<Option<&'static str>>;
 
 /// Tasks that stop together.
-pub(super) struct Stage {
+pub(super) struct StopStage {
     stop: CancellationToken,
     tasks: TaskTracker,
     /// Cancelled when the tasks did not end in time.
     give_up: CancellationToken,
-    failed: Failed,
+    failed: FailedTask,
 }
 
-impl Stage {
-    pub(super) fn new(failed: &Failed) -> Self {
+impl StopStage {
+    pub(super) fn new(failed: &FailedTask) -> Self {
         Self {
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),

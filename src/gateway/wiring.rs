@@ -31,7 +31,7 @@ use crate::presence::trust::Trust;
 use crate::presence::user_budgets::UserBudgets;
 use crate::presence::user_sockets::UserSockets;
 use crate::session::context::SessionContext;
-use crate::session::limits::Limits;
+use crate::session::limits::SessionLimits;
 use crate::session::reaper::Reaper;
 use crate::session::socketless::sessions::SocketlessSessions;
 use crate::store::ClaimLimits;
@@ -75,7 +75,7 @@ pub(crate) struct FromOutside {
 }
 
 /// The long-lived tasks of a gateway, and the state of its handlers.
-pub(crate) struct Parts {
+pub(crate) struct GatewayParts {
     pub(crate) app: Arc<AppState>,
     pub(crate) subscriber: Subscriber,
     pub(crate) publisher: Arc<Publisher>,
@@ -110,7 +110,7 @@ pub(crate) fn wire(
     store: &Arc<dyn WholeStore>,
     metrics: &Arc<Metrics>,
     trackers: &TaskTracker,
-) -> Result<Parts, SetupError> {
+) -> Result<GatewayParts, SetupError> {
     metrics.store_up.set(1);
     let clients = store.clone().for_clients();
     let core = Arc::new(Core::new(config, store.clone(), clients.clone(), metrics));
@@ -211,7 +211,7 @@ pub(crate) fn wire(
         trust: trust.clone(),
         reaper: Arc::new(Reaper::new(config, core.clock)),
         tokens: tokens.clone(),
-        limits: Limits::new(config),
+        limits: SessionLimits::new(config),
         draining: AtomicBool::new(false),
     });
     let presences = Arc::new(SocketlessSessions::new(
@@ -271,7 +271,7 @@ pub(crate) fn wire(
     for make in added.intake {
         intake_of_features.extend(make(&app, trackers));
     }
-    Ok(Parts {
+    Ok(GatewayParts {
         app,
         subscriber: Subscriber {
             core: core.clone(),

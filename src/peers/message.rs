@@ -11,7 +11,7 @@ use crate::store::EndedSession;
 const VERSION: u32 = 4;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedMessage {
     pub gateway: GatewayId,
     pub message: PeerMessage,
 }
@@ -20,7 +20,7 @@ pub struct Received {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum PeerMessage {
     /// On a live's channel: the viewers on the sender, and news of slices.
-    Counts(Counts),
+    Counts(PeerCounts),
     /// On a live's channel: its record changed, by an opening, a close, a removal or a ban. The
     /// receiver reads it.
     Record,
@@ -58,7 +58,7 @@ pub enum PeerMessage {
 
 /// Absolute figures of a live.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct PeerCounts {
     pub epoch: Epoch,
     /// Grows with each of these messages of the sender.
     pub number: u64,
@@ -134,7 +134,7 @@ impl PeerMessage {
     }
 }
 
-pub fn read(text: &str) -> Result<Received, Ignored> {
+pub fn read(text: &str) -> Result<ReceivedMessage, Ignored> {
     let Version { v } = serde_json::from_str(text).map_err(|_| Ignored::Malformed)?;
     if v != VERSION {
         return Err(Ignored::Unknown);
@@ -147,7 +147,7 @@ pub fn read(text: &str) -> Result<Received, Ignored> {
         }) => Err(Ignored::Unknown),
         Ok(Envelope {
             gateway, message, ..
-        }) => Ok(Received { gateway, message }),
+        }) => Ok(ReceivedMessage { gateway, message }),
         Err(_) => Err(Ignored::Malformed),
     }
 }
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn messages_are_read_back_as_they_were_written() {
         let gateway = GatewayId::random();
-        let counts = Counts {
+        let counts = PeerCounts {
             epoch: Epoch(3),
             number: 9,
             viewers: 12,
@@ -199,7 +199,7 @@ mod tests {
         ] {
             assert_eq!(
                 read(&message.text(&gateway)),
-                Ok(Received {
+                Ok(ReceivedMessage {
                     gateway: gateway.clone(),
                     message
                 })
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_message_looks_like_this() {
-        let counts = Counts {
+        let counts = PeerCounts {
             epoch: Epoch(3),
             number: 9,
             viewers: 12,

@@ -14,7 +14,7 @@ use futures_util::{StreamExt, stream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::message::{Counts, PeerMessage, SliceCard};
+use super::message::{PeerCounts, PeerMessage, SliceCard};
 use crate::base::clock::{Millis, Moment, millis};
 use crate::base::ids::GatewayId;
 use crate::base::slow_jobs::SlowJobs;
@@ -44,7 +44,7 @@ pub struct Publisher {
 
 /// Messages and rooms that wait for a job, and the jobs under way.
 #[derive(Default)]
-struct Work {
+struct PublisherWork {
     messages: VecDeque<(Channel, PeerMessage)>,
     rooms: VecDeque<Arc<Room>>,
     /// Rooms with a job under way, by their address, and whether they are to be published once more
@@ -60,7 +60,7 @@ enum Done {
     Room(Arc<Room>),
 }
 
-impl Work {
+impl PublisherWork {
     fn is_waiting(&self) -> bool {
         !(self.messages.is_empty() && self.rooms.is_empty())
     }
@@ -76,7 +76,7 @@ impl Publisher {
         let mut next_round = Moment::START;
         let mut woken = false;
         let slow = Arc::new(SlowJobs::new(SLOW));
-        let mut work = Work::default();
+        let mut work = PublisherWork::default();
         loop {
             while work.is_waiting() && work.jobs.len() < MAX_ALL_JOBS.min(MAX_JOBS + slow.count()) {
                 self.start_next(&mut work, &slow);
@@ -113,7 +113,7 @@ impl Publisher {
 
     /// Starts the next job. Messages go first. A room has one job at a time, which sends what is
     /// true by then.
-    fn start_next(self: &Arc<Self>, work: &mut Work, slow: &Arc<SlowJobs>) {
+    fn start_next(self: &Arc<Self>, work: &mut PublisherWork, slow: &Arc<SlowJobs>) {
         let this = self.clone();
         let slow = slow.clone();
         if let Some((on, message)) = work.messages.pop_front() {
@@ -209,7 +209,7 @@ impl Publisher {
         if !is_required && !asks && !has_changed {
             return Ok(());
         }
-        let message = PeerMessage::Counts(Counts {
+        let message = PeerMessage::Counts(PeerCounts {
             asks,
             ..counts(room, number, count, slices)
         });
@@ -298,10 +298,10 @@ fn channel(room: &Room) -> Channel {
     Channel::Live(room.record.live.clone())
 }
 
-fn counts(room: &Room, number: u64, count: ViewerCount, updates: SliceUpdates) -> Counts {
+fn counts(room: &Room, number: u64, count: ViewerCount, updates: SliceUpdates) -> PeerCounts {
     let ViewerCount { viewers, away } = count;
     let SliceUpdates { slices, rebuilds } = updates;
-    Counts {
+    PeerCounts {
         epoch: room.record.epoch,
         number,
         viewers,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::message::{self, Counts, PeerMessage, Received};
+use super::message::{self, PeerCounts, PeerMessage, ReceivedMessage};
 use crate::base::ids::{GatewayId, LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::peers::core::Core;
@@ -108,7 +108,7 @@ impl Subscriber {
         let ignored = match message::read(text) {
             // The gateway's own messages tell it nothing new, except who moved, and a changed
             // record: the store may apply a call long after the gateway gave it up.
-            Ok(Received { gateway, message })
+            Ok(ReceivedMessage { gateway, message })
                 if !message.is_news_to_sender() && self.core.gateways.own.is_own(&gateway) =>
             {
                 return;
@@ -134,7 +134,7 @@ impl Subscriber {
     }
 
     /// Does what a message asks for; `Err` is why it is ignored.
-    fn act(&self, on: &Channel, received: Received) -> Result<(), &'static str> {
+    fn act(&self, on: &Channel, received: ReceivedMessage) -> Result<(), &'static str> {
         match (on, received.message) {
             (Channel::Gateways, PeerMessage::Follow { user, streamer }) => {
                 self.core.rooms.check_fan_again(&user, &streamer);
@@ -213,7 +213,7 @@ impl Subscriber {
         &self,
         room: &Arc<Room>,
         peer: &GatewayId,
-        counts: &Counts,
+        counts: &PeerCounts,
     ) -> Result<(), &'static str> {
         // Higher figures come from a bug, and would stay in the record as an absurd peak.
         let mut highest = counts.viewers.max(counts.away);

@@ -14,10 +14,10 @@ const BACKOFF: Backoff = Backoff {
 
 /// A room's own part of the schedule, or the platform's.
 #[derive(Debug, Default)]
-pub struct CheckDue(Mutex<State>);
+pub struct CheckDue(Mutex<CheckState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct CheckState {
     /// When the next check is due; `None` while one is under way.
     at: Option<Moment>,
     /// There is reason to doubt everything that the store holds of the live.

@@ -12,7 +12,7 @@ use std::task::Waker;
 use arc_swap::ArcSwapOption;
 use futures_util::task::AtomicWaker;
 
-use crate::auth::claims::Claims;
+use crate::auth::claims::TokenClaims;
 use crate::base::clock::{AtomicMoment, Moment};
 use crate::base::identity::{Identity, Role};
 use crate::base::socket_id::SocketId;
@@ -60,7 +60,7 @@ impl Signals {
 /// The phase of a socket's life. It only ever advances, and may skip phases.
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
-enum Phase {
+enum ConnPhase {
     Open,
     /// The gateway told the client to reconnect elsewhere, and keeps the seat until the client had
     /// time to arrive there.
@@ -76,7 +76,7 @@ pub struct Conn {
     /// As of the handshake; [`Self::role`] is the present role.
     pub(crate) identity: Identity,
     /// The claims of the newest token; `None` with `--auth off`.
-    claims: ArcSwapOption<Claims>,
+    claims: ArcSwapOption<TokenClaims>,
     /// When the token expires, by the gateway's clock, so that a step of the wall clock ends no
     /// socket.
     expires_at: AtomicMoment,
@@ -98,7 +98,7 @@ impl Conn {
             last_heard: AtomicMoment::new(now),
             socket_id: SocketId::next(),
             signals: AtomicU16::new(0),
-            phase: AtomicU8::new(Phase::Open as u8),
+            phase: AtomicU8::new(ConnPhase::Open as u8),
             looks_away: AtomicBool::new(false),
             waker: AtomicWaker::new(),
         }
@@ -110,13 +110,13 @@ impl Conn {
     }
 
     /// Stores the claims of a verified token, and the time when the token expires.
-    pub(crate) fn hold_token(&self, claims: Arc<Claims>, expires_at: Moment) {
+    pub(crate) fn hold_token(&self, claims: Arc<TokenClaims>, expires_at: Moment) {
         self.claims.store(Some(claims));
         self.expires_at.store(expires_at);
     }
 
     /// The claims of the newest token; `None` with `--auth off`.
-    pub(crate) fn claims(&self) -> Option<Arc<Claims>> {
+    pub(crate) fn claims(&self) -> Option<Arc<TokenClaims>> {
         self.claims.load_full()
     }
 
@@ -174,15 +174,15 @@ impl Conn {
     }
 
     pub(crate) fn set_moving(&self) {
-        self.advance(Phase::Moving);
+        self.advance(ConnPhase::Moving);
     }
 
     pub(crate) fn set_away(&self) {
-        self.advance(Phase::Away);
+        self.advance(ConnPhase::Away);
     }
 
     pub(crate) fn close(&self) {
-        self.advance(Phase::Closed);
+        self.advance(ConnPhase::Closed);
     }
 
     /// Notes that the client said `away`, or said `back` or joined. The room holds the lock of the
@@ -196,22 +196,22 @@ impl Conn {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.is(Phase::Open)
+        self.is(ConnPhase::Open)
     }
 
     pub(crate) fn is_away(&self) -> bool {
-        self.is(Phase::Away)
+        self.is(ConnPhase::Away)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.is(Phase::Closed)
+        self.is(ConnPhase::Closed)
     }
 
-    fn advance(&self, to: Phase) {
+    fn advance(&self, to: ConnPhase) {
         self.phase.fetch_max(to as u8, Ordering::AcqRel);
     }
 
-    fn is(&self, phase: Phase) -> bool {
+    fn is(&self, phase: ConnPhase) -> bool {
         self.phase.load(Ordering::Acquire) == phase as u8
     }
 }

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
 use crate::base::ids::UserId;
-use crate::store::{ApplyReply, Refusal};
+use crate::store::{ApplyRefusal, ApplyReply};
 
 /// The standing of a user in a slice for this gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,18 +63,18 @@ impl InStore {
     }
 
     /// When a call names the user, compared with others.
-    fn rank(self) -> Rank {
+    fn rank(self) -> CallRank {
         match self {
-            Self::Unsure(_) => Rank::First,
-            Self::Known(_) | Self::InFlight(_) => Rank::Second,
-            Self::Lost => Rank::Again,
+            Self::Unsure(_) => CallRank::First,
+            Self::Known(_) | Self::InFlight(_) => CallRank::Second,
+            Self::Lost => CallRank::Again,
         }
     }
 }
 
 /// When a call names an unsettled user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rank {
+enum CallRank {
     /// A call about the user had no answer.
     First,
     Second,
@@ -142,7 +142,7 @@ impl Draft {
 
 /// The meaning of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Verdict {
+pub enum ApplyVerdict {
     /// The store did what the call asked for, or it may be asked again at once.
     Settled,
     /// The store refused the call: the next one follows another number, or makes a new entry.
@@ -153,7 +153,7 @@ pub enum Verdict {
 
 /// The content of the store for this gateway if every call had an answer and took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldClaims {
     /// The number of users.
     pub members: u64,
     /// The number of fans among them.
@@ -296,7 +296,7 @@ impl DesiredState {
 
     /// The content that the store must have for this gateway by now; `None` while a call is in
     /// flight or any user is unsure. The cost grows with the number of unsettled users.
-    pub fn held(&self) -> Option<Held> {
+    pub fn held(&self) -> Option<HeldClaims> {
         if self.in_flight {
             None
         } else {
@@ -470,8 +470,8 @@ impl DesiredState {
             more: false,
             bye: self.says_bye(),
         };
-        for turn in [Rank::First, Rank::Second, Rank::Again] {
-            if turn == Rank::Again && !limit.may_say_again {
+        for turn in [CallRank::First, CallRank::Second, CallRank::Again] {
+            if turn == CallRank::Again && !limit.may_say_again {
                 break;
             }
             for (user, in_store) in &self.unsettled {
@@ -500,19 +500,19 @@ impl DesiredState {
     }
 
     /// Applies the answer to the call in flight.
-    pub fn answered(&mut self, draft: &Draft, reply: &ApplyReply) -> Verdict {
+    pub fn answered(&mut self, draft: &Draft, reply: &ApplyReply) -> ApplyVerdict {
         self.in_flight = false;
         let size = match reply {
             ApplyReply::Done(size) => size,
-            ApplyReply::Over => return Verdict::Over,
+            ApplyReply::Over => return ApplyVerdict::Over,
             ApplyReply::Refused(refusal) => {
                 self.mark_unsure(draft);
                 self.refused(draft, refusal);
-                return Verdict::Refused;
+                return ApplyVerdict::Refused;
             }
             ApplyReply::Late(_) => {
                 self.mark_unsure(draft);
-                return Verdict::Settled;
+                return ApplyVerdict::Settled;
             }
         };
         for (user, standing) in draft.users() {
@@ -522,7 +522,7 @@ impl DesiredState {
         self.incarnation = size.incarnation;
         self.entry = if draft.bye { None } else { Some(draft.number) };
         self.incomplete = draft.more;
-        Verdict::Settled
+        ApplyVerdict::Settled
     }
 
     /// Notes that the store has claimed a user with this standing.
@@ -538,7 +538,7 @@ impl DesiredState {
         }
     }
 
-    fn refused(&mut self, draft: &Draft, refusal: &Refusal) {
+    fn refused(&mut self, draft: &Draft, refusal: &ApplyRefusal) {
         let incarnation = refusal.size.map_or(0, |size| size.incarnation);
         if let Some(number) = refusal.entry
             && self.is_unanswered(number)
@@ -603,8 +603,8 @@ impl DesiredState {
 
     /// The content that the store must have for this gateway by its own answers; `None` while any
     /// user is unsure or in flight.
-    fn expected_held(&self) -> Option<Held> {
-        let mut held = Held {
+    fn expected_held(&self) -> Option<HeldClaims> {
+        let mut held = HeldClaims {
             members: self.wanted.len() as u64,
             fans: self.fans.len() as u64,
             number: self.number,
@@ -663,7 +663,7 @@ mod tests {
     }
 
     fn refused(entry: Option<u64>, incarnation: u64) -> ApplyReply {
-        ApplyReply::Refused(Refusal {
+        ApplyReply::Refused(ApplyRefusal {
             entry,
             size: Some(size_in(incarnation)),
         })
@@ -676,7 +676,7 @@ mod tests {
     fn settle(desired: &mut DesiredState) -> Vec<Draft> {
         let mut calls = Vec::new();
         while let Some(call) = next(desired) {
-            assert_eq!(desired.answered(&call, &done()), Verdict::Settled);
+            assert_eq!(desired.answered(&call, &done()), ApplyVerdict::Settled);
             calls.push(call);
         }
         calls
@@ -731,11 +731,11 @@ mod tests {
         desired.want(&user(1), Standing::Member);
         let first = next(&mut desired).unwrap();
         assert_eq!((first.follows, first.joins.len()), (None, 1));
-        assert_eq!(desired.answered(&first, &done()), Verdict::Settled);
+        assert_eq!(desired.answered(&first, &done()), ApplyVerdict::Settled);
         desired.want(&user(1), Standing::Gone);
         let last = next(&mut desired).unwrap();
         assert_eq!((last.follows, last.leaves.len()), (Some(first.number), 1));
-        assert_eq!(desired.answered(&last, &done()), Verdict::Settled);
+        assert_eq!(desired.answered(&last, &done()), ApplyVerdict::Settled);
         assert_eq!(
             (desired.entry(), desired.is_idle()),
             (Some(last.number), true),
@@ -790,7 +790,7 @@ mod tests {
         let call = next(&mut desired).unwrap();
         desired.want(&user(1), Standing::Gone);
         assert_eq!(next(&mut desired), None, "one call at a time");
-        assert_eq!(desired.answered(&call, &done()), Verdict::Settled);
+        assert_eq!(desired.answered(&call, &done()), ApplyVerdict::Settled);
         assert_eq!(next(&mut desired).unwrap().leaves, vec![user(1)]);
     }
 
@@ -818,14 +818,14 @@ mod tests {
         let again = next(&mut desired).unwrap();
         assert_eq!(
             desired.answered(&again, &refused(Some(lost.number), 1)),
-            Verdict::Refused
+            ApplyVerdict::Refused
         );
         let follower = next(&mut desired).unwrap();
         assert_eq!(
             (follower.follows, follower.joins.as_slice()),
             (Some(lost.number), &[user(2)][..])
         );
-        assert_eq!(desired.answered(&follower, &done()), Verdict::Settled);
+        assert_eq!(desired.answered(&follower, &done()), ApplyVerdict::Settled);
         assert!(!desired.is_dirty());
     }
 
@@ -934,7 +934,7 @@ mod tests {
         desired.want(&user(2), Standing::Member);
         let in_flight = next(&mut desired).unwrap();
         desired.require_call();
-        assert_eq!(desired.answered(&in_flight, &done()), Verdict::Settled);
+        assert_eq!(desired.answered(&in_flight, &done()), ApplyVerdict::Settled);
         assert!(desired.is_dirty());
         let empty = next(&mut desired).unwrap();
         assert_eq!(
@@ -943,7 +943,7 @@ mod tests {
         );
         desired.failed(&empty);
         let again = next(&mut desired).unwrap();
-        assert_eq!(desired.answered(&again, &done()), Verdict::Settled);
+        assert_eq!(desired.answered(&again, &done()), ApplyVerdict::Settled);
         assert!(!desired.is_dirty());
     }
 
@@ -962,7 +962,7 @@ mod tests {
         for changed in [250, 250, 200] {
             let call = desired.next(limit).unwrap();
             assert_eq!(call.len(), changed);
-            assert_eq!(desired.answered(&call, &done()), Verdict::Settled);
+            assert_eq!(desired.answered(&call, &done()), ApplyVerdict::Settled);
         }
         assert_eq!(desired.next(limit), None);
     }
@@ -992,7 +992,7 @@ mod tests {
         let mut desired = holding(&[1, 2]);
         desired.want(&user(1), Standing::Gone);
         desired.want(&user(3), Standing::Member);
-        let held = Held {
+        let held = HeldClaims {
             members: 2,
             fans: 0,
             number: 1,
@@ -1018,10 +1018,10 @@ mod tests {
         assert_eq!(again.joins, [user(1)]);
         // It changes once more, while the call is under way.
         desired.tell_again(&user(1));
-        assert_eq!(desired.answered(&again, &done()), Verdict::Settled);
+        assert_eq!(desired.answered(&again, &done()), ApplyVerdict::Settled);
         let again = next(&mut desired).unwrap();
         assert_eq!(again.joins, [user(1)]);
-        assert_eq!(desired.answered(&again, &done()), Verdict::Settled);
+        assert_eq!(desired.answered(&again, &done()), ApplyVerdict::Settled);
         assert!(!desired.is_dirty());
         // The user goes and comes back before the store heard of it.
         desired.want(&user(1), Standing::Gone);
@@ -1036,14 +1036,14 @@ mod tests {
         desired.want(&user(1), Standing::Fan);
         let call = next(&mut desired).unwrap();
         assert_eq!((&call.fans, call.len()), (&vec![user(1)], 1));
-        assert_eq!(desired.answered(&call, &done()), Verdict::Settled);
+        assert_eq!(desired.answered(&call, &done()), ApplyVerdict::Settled);
         desired.want(&user(1), Standing::Member);
         let call = next(&mut desired).unwrap();
         assert_eq!(
             (&call.joins, &call.former_fans),
             (&vec![user(1)], &vec![user(1)])
         );
-        assert_eq!(desired.answered(&call, &done()), Verdict::Settled);
+        assert_eq!(desired.answered(&call, &done()), ApplyVerdict::Settled);
         assert!(!desired.is_dirty());
     }
 

@@ -31,14 +31,14 @@ pub struct ErasingUsers {
     any: AtomicBool,
     /// Whether something erases users here, and tells of it.
     expected: AtomicBool,
-    known: RwLock<Known>,
+    known: RwLock<KnownErasures>,
     asked: Notify,
     to_send_away: Notify,
     to_clear: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownErasures {
     running: HashMap<UserId, Running>,
     /// When the erasure of a user ended, by the store's clock.
     ended: HashMap<UserDigest, UnixMillis>,
@@ -215,7 +215,7 @@ impl ErasingUsers {
     }
 }
 
-impl Known {
+impl KnownErasures {
     fn learn(&mut self, user: UserId, id: ErasureId, now: Moment) {
         if let Some(known) = self.running.get(&user)
             && known.id == id

@@ -1,12 +1,12 @@
 //! The counts of a live, and how far to trust them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use crate::store::Figures;
 
 /// How far to trust figures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Quality {
     /// The store answers, and every gateway with viewers renews its lease, this one among them.

@@ -22,8 +22,8 @@ use self::asker::ByAddress;
 use self::index::Index;
 pub use self::index::Sighting;
 pub use self::kept_follows::KeptFollows;
-pub use self::recent::{FollowsRead, Reading, Recent, RecentFollows};
-pub use self::work::{Pace, Work};
+pub use self::recent::{FollowsRead, FollowsReading, KnownFollows, RecentFollows};
+pub use self::work::{Work, WorkPace};
 use super::conn::Conn;
 use super::pushed_counts::EVERY;
 use crate::base::clock::Moment;
@@ -189,7 +189,7 @@ impl FriendsHere {
 
     /// Takes the next work, for up to `most` users at a time. Failed work goes back with
     /// [`Self::failed`].
-    pub fn next(&self, most: usize, now: Moment, pace: Pace) -> Work {
+    pub fn next(&self, most: usize, now: Moment, pace: WorkPace) -> Work {
         let Some(mut index) = self.index() else {
             return Work::Nothing;
         };

@@ -2,7 +2,7 @@
 //! its own, and judges them by its own monotonic clock. Pure: times and answers come in, burials go
 //! out. `sync::lease` makes the calls; all other parts read the [`Roster`].
 //!
-//! A gateway whose count does not change for [`Observer::silence`] is to be buried. An observer
+//! A gateway whose count does not change for [`LeaseObserver::silence`] is to be buried. An observer
 //! that could not read the leases for a while starts its observations again: while nobody can reach
 //! the leases, nobody can renew one. So only the observer's own clock takes part, and only as the
 //! time between two of its own looks.
@@ -52,7 +52,7 @@ impl Roster {
 pub struct Gateways {
     pub(crate) own: Arc<OwnLease>,
     roster: ArcSwap<Roster>,
-    observer: Mutex<Observer>,
+    observer: Mutex<LeaseObserver>,
     /// Dead gateways whose members may still be in some slice, and when this gateway learned of the
     /// burial.
     unswept: Mutex<HashMap<GatewayId, Moment>>,
@@ -77,10 +77,10 @@ impl Gateways {
         Self {
             own: Arc::new(OwnLease::new(lease / 2)),
             roster: ArcSwap::default(),
-            observer: Mutex::new(Observer {
+            observer: Mutex::new(LeaseObserver {
                 lease: millis(lease),
                 refresh: millis(refresh),
-                ..Observer::default()
+                ..LeaseObserver::default()
             }),
             unswept: Mutex::default(),
             renewed: Mutex::default(),
@@ -231,7 +231,7 @@ impl Gateways {
 
 /// The observations of the leases.
 #[derive(Debug, Default)]
-struct Observer {
+struct LeaseObserver {
     lease: Millis,
     refresh: Millis,
     seen: HashMap<GatewayId, SeenLease>,
@@ -256,7 +256,7 @@ struct SeenLease {
 /// The number of renewals that prove a gateway's data after the store lost data.
 const PROOFS: u8 = 2;
 
-impl Observer {
+impl LeaseObserver {
     fn doubt(&mut self) {
         self.unproven = self
             .seen

@@ -14,28 +14,28 @@ use crate::base::ids::UserId;
 pub const MOST_USERS: usize = 500;
 
 #[derive(Debug, Default)]
-pub struct Moves(Mutex<State>);
+pub struct Moves(Mutex<MovesState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct MovesState {
     /// The last message reached no gateway, and no gateway has asked since.
     quiet: bool,
     /// How often a gateway said that it wants to hear.
     asked: u64,
-    waiting: Batch,
+    waiting: MovesBatch,
 }
 
 /// The content of a message.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct MovesBatch {
     pub users: HashSet<UserId>,
     /// Any user may have moved.
     pub anybody: bool,
-    /// [`State::asked`] when the batch was taken.
+    /// [`MovesState::asked`] when the batch was taken.
     asked: u64,
 }
 
-impl Batch {
+impl MovesBatch {
     fn is_empty(&self) -> bool {
         self.users.is_empty() && !self.anybody
     }
@@ -88,30 +88,30 @@ impl Moves {
     }
 
     /// Takes the content of the next message. [`Self::told`] or [`Self::failed`] follows.
-    pub fn take(&self) -> Option<Batch> {
+    pub fn take(&self) -> Option<MovesBatch> {
         let mut state = self.0.lock();
         let batch = std::mem::take(&mut state.waiting);
         if batch.is_empty() {
             return None;
         }
-        Some(Batch {
+        Some(MovesBatch {
             asked: state.asked,
             ..batch
         })
     }
 
     /// Notes the number of gateways that a message reached.
-    pub fn told(&self, batch: &Batch, reached: u64) {
+    pub fn told(&self, batch: &MovesBatch, reached: u64) {
         let mut state = self.0.lock();
         // A gateway that asked meanwhile may have subscribed just after the message.
         if reached == 0 && state.asked == batch.asked {
             state.quiet = true;
-            state.waiting = Batch::default();
+            state.waiting = MovesBatch::default();
         }
     }
 
     /// Puts back a batch whose message failed.
-    pub fn failed(&self, batch: Batch) {
+    pub fn failed(&self, batch: MovesBatch) {
         let mut state = self.0.lock();
         if batch.anybody {
             state.waiting.set_anybody();

@@ -41,13 +41,13 @@ pub enum LeaseState {
 pub struct OwnLease {
     /// The time without a renewal after which the lease is late.
     late_after: Duration,
-    state: Mutex<State>,
+    state: Mutex<OwnLeaseState>,
     /// The lease is to be renewed before its time.
     wanted: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OwnLeaseState {
     life: Arc<Life>,
     /// The ids under which this gateway was buried.
     former: Vec<GatewayId>,
@@ -216,7 +216,7 @@ impl OwnLease {
     }
 }
 
-impl State {
+impl OwnLeaseState {
     fn is_late(&self, now: Moment, after: Duration) -> bool {
         let last = self.renewed.max(self.renewed_before).unwrap_or_default();
         now.since(last) > millis(after)

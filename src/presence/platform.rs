@@ -36,7 +36,7 @@ const MOST_MOVED: usize = 64;
 pub struct Platform {
     set: OnlineSet,
     /// By the place of the slice.
-    users: Box<[Mutex<Users>]>,
+    users: Box<[Mutex<SliceUsers>]>,
     slices: Box<[Slice]>,
     /// The sum of the slices' sizes.
     online: SetSize,
@@ -44,7 +44,7 @@ pub struct Platform {
 
 /// The users of one slice.
 #[derive(Debug, Default)]
-struct Users {
+struct SliceUsers {
     here: HashMap<UserId, Here>,
     /// When the users who went were last heard, until the store knows.
     seen: HashMap<UserId, Moment>,
@@ -320,7 +320,7 @@ impl Platform {
     }
 }
 
-impl Users {
+impl SliceUsers {
     /// The lives of a user in the form for the store: each once, the live joined last at the end.
     fn told_lives(&self, user: &UserId) -> Vec<LiveId> {
         match self.lives.get(user) {
@@ -382,8 +382,8 @@ fn to_tell(lives: &[LiveId]) -> Vec<LiveId> {
 mod tests {
     use super::*;
     use crate::base::clock::moment;
-    use crate::presence::turn::{Step, TurnContext};
-    use crate::store::{ApplyReply, Refusal};
+    use crate::presence::turn::{TurnContext, TurnStep};
+    use crate::store::{ApplyRefusal, ApplyReply};
 
     fn user(name: &str) -> UserId {
         UserId::parse(name).unwrap()
@@ -395,7 +395,9 @@ mod tests {
         let mut turn = platform.slices[place].lock().begin_turn(1, context());
         loop {
             let step = platform.slices[place].lock().next_step(&mut turn);
-            let Step::Call(draft) = step else { return told };
+            let TurnStep::Call(draft) = step else {
+                return told;
+            };
             let left = platform.left(place, &draft.leaves);
             let mut state = platform.slices[place].lock();
             state.answered(&draft, &done(), moment(0));
@@ -476,7 +478,7 @@ mod tests {
         flush(&platform, place);
         platform.leave(&user, moment(70));
         let mut turn = platform.slices[place].lock().begin_turn(1, context());
-        let Step::Call(draft) = platform.slices[place].lock().next_step(&mut turn) else {
+        let TurnStep::Call(draft) = platform.slices[place].lock().next_step(&mut turn) else {
             panic!("a call")
         };
         let left = platform.left(place, &draft.leaves);
@@ -500,10 +502,10 @@ mod tests {
         flush(&platform, place);
         platform.leave(&user, moment(95));
         let mut turn = platform.slices[place].lock().begin_turn(1, context());
-        let Step::Call(draft) = platform.slices[place].lock().next_step(&mut turn) else {
+        let TurnStep::Call(draft) = platform.slices[place].lock().next_step(&mut turn) else {
             panic!("a call")
         };
-        let lost = ApplyReply::Refused(Refusal {
+        let lost = ApplyReply::Refused(ApplyRefusal {
             entry: None,
             size: None,
         });
@@ -545,7 +547,9 @@ mod tests {
         let mut told = Vec::new();
         loop {
             let step = platform.slices[place].lock().next_step(&mut turn);
-            let Step::Call(draft) = step else { return told };
+            let TurnStep::Call(draft) = step else {
+                return told;
+            };
             told.push(platform.telling(place, &draft.joins, &draft.leaves));
             platform.slices[place]
                 .lock()

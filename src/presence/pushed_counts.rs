@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::conn::{Conn, Signals};
-use super::throttle::{Shown, Step};
+use super::throttle::{Shown, ThrottleStep};
 use crate::base::clock::{Millis, Moment};
 
 /// The least time between two frames of one live, in ms.
@@ -28,7 +28,7 @@ const MAX_WOKEN_PER_TURN: usize = 500;
 
 /// The counts for all viewers. The first session that sends them makes the text for all.
 #[derive(Debug)]
-pub struct Frame {
+pub struct CountsFrame {
     pub shown: Shown,
     pub number: FrameNumber,
     pub plain: OnceLock<Utf8Bytes>,
@@ -50,8 +50,8 @@ pub struct FrameNumber {
 
 /// The last counts sent, and their number.
 #[derive(Debug)]
-struct Pace {
-    sent: Option<Sent>,
+struct CountsPace {
+    sent: Option<SentCounts>,
     /// A viewer saw other counts since.
     differs: bool,
     start: u64,
@@ -60,20 +60,20 @@ struct Pace {
 
 /// The content of a frame.
 #[derive(Debug, Clone, Copy)]
-struct Sent {
+struct SentCounts {
     shown: Shown,
     /// The revision of the information about the live.
     info: u32,
 }
 
-impl Sent {
+impl SentCounts {
     /// Whether clients would see no difference.
     fn is_same(&self, other: &Self) -> bool {
         self.shown.is_same(&other.shown) && self.info == other.info
     }
 }
 
-impl Pace {
+impl CountsPace {
     fn next(&mut self) -> FrameNumber {
         self.place += 1;
         FrameNumber {
@@ -89,8 +89,8 @@ struct Watchers {
     hasher: RandomState,
     shards: [Mutex<HashTable<Arc<Conn>>>; SHARDS],
     count: AtomicUsize,
-    pace: Mutex<Pace>,
-    frame: ArcSwapOption<Frame>,
+    pace: Mutex<CountsPace>,
+    frame: ArcSwapOption<CountsFrame>,
     /// The newcomers, each with the place of the user's slice.
     newcomers: Mutex<Vec<(usize, Arc<Conn>)>>,
 }
@@ -138,7 +138,7 @@ impl PushedCounts {
         let watchers = self.0.get()?;
         let mut pace = watchers.pace.lock();
         let (shown, info) = read();
-        let next = Sent { shown, info };
+        let next = SentCounts { shown, info };
         if watchers.count.load(Ordering::Acquire) <= 1 {
             // No other viewer waits for counts.
             pace.sent = Some(next);
@@ -183,28 +183,28 @@ impl PushedCounts {
 
     /// Decides whether the viewers need the counts from `read`, and makes the frame. `read` is as
     /// for [`Self::first`].
-    pub fn step(&self, read: impl FnOnce() -> (Shown, u32)) -> Step {
+    pub fn step(&self, read: impl FnOnce() -> (Shown, u32)) -> ThrottleStep {
         let Some(watchers) = self.0.get() else {
-            return Step::Nothing;
+            return ThrottleStep::Nothing;
         };
         if self.is_empty() {
-            return Step::Nothing;
+            return ThrottleStep::Nothing;
         }
         let mut pace = watchers.pace.lock();
         let (shown, info) = read();
-        let next = Sent { shown, info };
+        let next = SentCounts { shown, info };
         if let Some(sent) = pace.sent {
             if !pace.differs && sent.is_same(&next) {
-                return Step::Nothing;
+                return ThrottleStep::Nothing;
             }
             let due = sent.shown.at + EVERY;
             if shown.at < due {
-                return Step::At(due);
+                return ThrottleStep::At(due);
             }
         }
         pace.sent = Some(next);
         pace.differs = false;
-        let frame = Frame {
+        let frame = CountsFrame {
             shown,
             number: pace.next(),
             plain: OnceLock::new(),
@@ -212,10 +212,10 @@ impl PushedCounts {
         };
         // Under the lock, so that an older frame never replaces a newer one.
         watchers.frame.store(Some(Arc::new(frame)));
-        Step::Send
+        ThrottleStep::Send
     }
 
-    pub fn frame(&self) -> Option<Arc<Frame>> {
+    pub fn frame(&self) -> Option<Arc<CountsFrame>> {
         self.0.get()?.frame.load_full()
     }
 
@@ -252,7 +252,7 @@ impl Watchers {
             hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
             count: AtomicUsize::new(0),
-            pace: Mutex::new(Pace {
+            pace: Mutex::new(CountsPace {
                 sent: None,
                 differs: false,
                 start: now.as_millis() * 1_000,
@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    fn step(pushed: &PushedCounts, at: Moment, viewers: u64, info: u32) -> Step {
+    fn step(pushed: &PushedCounts, at: Moment, viewers: u64, info: u32) -> ThrottleStep {
         pushed.step(|| (shown(at, viewers), info))
     }
 
@@ -301,7 +301,7 @@ mod tests {
         let pushed = PushedCounts::default();
         assert_eq!(
             step(&pushed, moment(0), 1, 0),
-            Step::Nothing,
+            ThrottleStep::Nothing,
             "nobody listens"
         );
         pushed.add(&testing::conn("u1"), moment(7));
@@ -316,13 +316,16 @@ mod tests {
                 }
             )
         );
-        assert_eq!(step(&pushed, moment(200), 1, 0), Step::Nothing);
-        assert_eq!(step(&pushed, moment(300), 2, 0), Step::At(moment(2_100)));
-        assert_eq!(step(&pushed, moment(2_100), 2, 0), Step::Send);
-        assert_eq!(step(&pushed, moment(2_101), 2, 0), Step::Nothing);
+        assert_eq!(step(&pushed, moment(200), 1, 0), ThrottleStep::Nothing);
+        assert_eq!(
+            step(&pushed, moment(300), 2, 0),
+            ThrottleStep::At(moment(2_100))
+        );
+        assert_eq!(step(&pushed, moment(2_100), 2, 0), ThrottleStep::Send);
+        assert_eq!(step(&pushed, moment(2_101), 2, 0), ThrottleStep::Nothing);
         assert_eq!(
             step(&pushed, moment(2_102), 2, 9),
-            Step::At(moment(4_100)),
+            ThrottleStep::At(moment(4_100)),
             "new information"
         );
         let frame = pushed.frame().unwrap();
@@ -336,7 +339,10 @@ mod tests {
         pushed.first(|| (shown(moment(100), 1), 0));
         pushed.add(&testing::conn("u2"), moment(0));
         pushed.first(|| (shown(moment(1_500), 2), 0));
-        assert_eq!(step(&pushed, moment(1_500), 2, 0), Step::At(moment(2_100)));
+        assert_eq!(
+            step(&pushed, moment(1_500), 2, 0),
+            ThrottleStep::At(moment(2_100))
+        );
     }
 
     #[tokio::test]

@@ -38,7 +38,7 @@ use crate::store::{Arrived, LiveRecord, LiveState, SliceSize};
 
 /// How a room ended.
 #[derive(Debug, Clone)]
-pub enum End {
+pub enum RoomEnd {
     /// The epoch is over; the closed or closing record says why.
     Closed(Arc<LiveRecord>),
     /// Nobody needed the room on this gateway; the live goes on.
@@ -91,7 +91,7 @@ pub struct Room {
     pub seats: RoomSeats,
     pub figures: RoomFigures,
     pub schedule: Schedule,
-    end: OnceLock<End>,
+    end: OnceLock<RoomEnd>,
     /// Set while eviction checks whether the room is in use. The room refuses a join then, and the
     /// session looks for the live again.
     leaving: AtomicBool,
@@ -134,7 +134,7 @@ impl Room {
         }
     }
 
-    pub fn end(&self) -> Option<&End> {
+    pub fn end(&self) -> Option<&RoomEnd> {
         self.end.get()
     }
 
@@ -152,7 +152,7 @@ impl Room {
     /// The record of the close, if the room ended by one.
     pub fn closed(&self) -> Option<&Arc<LiveRecord>> {
         match self.end.get() {
-            Some(End::Closed(record)) => Some(record),
+            Some(RoomEnd::Closed(record)) => Some(record),
             _ => None,
         }
     }
@@ -352,7 +352,7 @@ impl Room {
     /// calls [`Room::release`] for each slice next. False if the room had ended before.
     pub fn close(&self, record: LiveRecord) -> bool {
         debug_assert_ne!(record.state, LiveState::Open);
-        self.end.set(End::Closed(Arc::new(record))).is_ok()
+        self.end.set(RoomEnd::Closed(Arc::new(record))).is_ok()
     }
 
     /// Tells the listeners that the room has ended, and forgets the viewers.
@@ -372,6 +372,6 @@ impl Room {
             self.leaving.store(false, Ordering::Release);
             return false;
         }
-        self.end.set(End::Evicted).is_ok()
+        self.end.set(RoomEnd::Evicted).is_ok()
     }
 }

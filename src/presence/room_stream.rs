@@ -60,10 +60,10 @@ impl ShownStream {
 pub type Remembered = Arc<dyn Any + Send + Sync>;
 
 #[derive(Debug, Default)]
-pub struct RoomStream(Mutex<Known>);
+pub struct RoomStream(Mutex<KnownStream>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownStream {
     /// The version of `remembered` in the store; 0 before the first.
     version: u64,
     remembered: Option<Remembered>,
@@ -73,9 +73,9 @@ struct Known {
 impl RoomStream {
     /// With the status that a record has, and nothing remembered.
     pub fn new(status: Option<StreamStatus>) -> Self {
-        Self(Mutex::new(Known {
+        Self(Mutex::new(KnownStream {
             status,
-            ..Known::default()
+            ..KnownStream::default()
         }))
     }
 
@@ -96,7 +96,7 @@ impl RoomStream {
             return false;
         }
         let is_new = known.status.map(seen) != status.map(seen);
-        *known = Known {
+        *known = KnownStream {
             version,
             remembered: Some(remembered),
             status,

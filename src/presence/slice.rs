@@ -15,7 +15,7 @@ use crate::store::SliceSize;
 pub struct Slice {
     pub id: SliceId,
     state: Mutex<SliceState>,
-    size: Mutex<Size>,
+    size: Mutex<HeardSize>,
     /// Whether the store told this gateway a size that the peers may not have heard of yet.
     unpublished: AtomicBool,
     /// When this gateway sent the last call or check that showed that the content of the store is
@@ -25,7 +25,7 @@ pub struct Slice {
 
 /// The size over all gateways, as the store last said.
 #[derive(Debug, Default)]
-struct Size {
+struct HeardSize {
     there: SliceSize,
     /// When the store last told the size.
     heard: Moment,
@@ -77,9 +77,9 @@ impl Slice {
         Self {
             id,
             state: Mutex::new(SliceState::new(now)),
-            size: Mutex::new(Size {
+            size: Mutex::new(HeardSize {
                 heard: now,
-                ..Size::default()
+                ..HeardSize::default()
             }),
             unpublished: AtomicBool::new(false),
             proven: AtomicMoment::default(),
@@ -146,7 +146,7 @@ impl Slice {
     }
 }
 
-impl Size {
+impl HeardSize {
     /// Replaces the size. True if more than its version changed.
     fn set(&mut self, there: SliceSize, now: Moment, sum: &SetSize) -> bool {
         let before = self.there;

@@ -5,8 +5,8 @@
 
 use tokio::time::Instant;
 
-use super::desired_state::{DesiredState, Draft, Standing, Verdict};
-use super::turn::{Step, Turn, TurnContext};
+use super::desired_state::{ApplyVerdict, DesiredState, Draft, Standing};
+use super::turn::{Turn, TurnContext, TurnStep};
 use super::unconfirmed::Unconfirmed;
 use crate::base::clock::{Millis, Moment, millis};
 use crate::base::ids::UserId;
@@ -14,7 +14,7 @@ use crate::store::{ApplyReply, CALL_DEADLINE, LATEST_ENTRY, SliceEntry, SliceLoo
 
 /// Where a slice is in the flusher's queue; the flusher runs one job per slice at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Job {
+enum FlushJob {
     Idle,
     Queued,
     Running,
@@ -24,7 +24,7 @@ enum Job {
 #[derive(Debug)]
 pub struct SliceState {
     desired: DesiredState,
-    job: Job,
+    job: FlushJob,
     unconfirmed: Unconfirmed,
     /// When the flusher may say users again, once it has asked for that.
     says_again_at: Option<Moment>,
@@ -44,7 +44,7 @@ impl SliceState {
             // Higher than every number of an earlier room: no slice makes a thousand calls in a
             // millisecond.
             desired: DesiredState::numbered_from(now.as_millis() * 1_000),
-            job: Job::Idle,
+            job: FlushJob::Idle,
             unconfirmed: Unconfirmed::default(),
             says_again_at: None,
             incarnation: 0,
@@ -117,7 +117,7 @@ impl SliceState {
 
     /// Whether no job of the flusher is queued or under way.
     pub fn has_no_job(&self) -> bool {
-        self.job == Job::Idle
+        self.job == FlushJob::Idle
     }
 
     pub fn unconfirmed_since(&self) -> Option<Instant> {
@@ -134,20 +134,20 @@ impl SliceState {
     /// Asks for a job. True if the caller must queue the slice.
     pub fn ask_job(&mut self) -> bool {
         match self.job {
-            Job::Idle => {
-                self.job = Job::Queued;
+            FlushJob::Idle => {
+                self.job = FlushJob::Queued;
                 true
             }
-            Job::Running => {
-                self.job = Job::RunningAgain;
+            FlushJob::Running => {
+                self.job = FlushJob::RunningAgain;
                 false
             }
-            Job::Queued | Job::RunningAgain => false,
+            FlushJob::Queued | FlushJob::RunningAgain => false,
         }
     }
 
     pub fn start_job(&mut self) {
-        self.job = Job::Running;
+        self.job = FlushJob::Running;
         self.unconfirmed.start();
     }
 
@@ -158,15 +158,19 @@ impl SliceState {
 
     /// Ends a job that was confirmed. True if the slice must be queued again.
     pub fn end_job(&mut self) -> bool {
-        let again = self.job == Job::RunningAgain;
-        self.job = if again { Job::Queued } else { Job::Idle };
+        let again = self.job == FlushJob::RunningAgain;
+        self.job = if again {
+            FlushJob::Queued
+        } else {
+            FlushJob::Idle
+        };
         again
     }
 
     /// Keeps the slice queued: the job failed or has to wait.
     pub fn postpone_job(&mut self) {
         self.unconfirmed.put_back();
-        self.job = Job::Queued;
+        self.job = FlushJob::Queued;
     }
 
     /// Begins a turn of calls by this incarnation. For a new incarnation the store holds no user
@@ -179,7 +183,7 @@ impl SliceState {
         Turn::new(context, &self.desired)
     }
 
-    pub fn next_step(&mut self, turn: &mut Turn) -> Step {
+    pub fn next_step(&mut self, turn: &mut Turn) -> TurnStep {
         turn.next(&mut self.desired)
     }
 
@@ -193,7 +197,7 @@ impl SliceState {
         self.refused
     }
 
-    pub fn answered(&mut self, draft: &Draft, reply: &ApplyReply, now: Moment) -> Verdict {
+    pub fn answered(&mut self, draft: &Draft, reply: &ApplyReply, now: Moment) -> ApplyVerdict {
         match reply {
             ApplyReply::Done(_) => {
                 self.written = now;

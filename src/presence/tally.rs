@@ -33,19 +33,19 @@ pub struct ViewerCount {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    counted: Mutex<Counted>,
+pub(crate) struct ViewerTally {
+    counted: Mutex<CountedViewers>,
     /// A copy of the number of viewers here, for heartbeats, which take no lock.
     viewers_here: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Counted {
+struct CountedViewers {
     here: ViewerCount,
     away_elsewhere: u64,
 }
 
-impl Tally {
+impl ViewerTally {
     /// Viewers on this gateway.
     pub(crate) fn here(&self) -> ViewerCount {
         self.counted.lock().here
@@ -89,7 +89,7 @@ impl Tally {
     }
 
     pub(crate) fn clear(&self) {
-        *self.counted.lock() = Counted::default();
+        *self.counted.lock() = CountedViewers::default();
         self.viewers_here.store(0, Ordering::Relaxed);
     }
 }
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn who_is_away_counts_as_before_and_is_told_apart() {
-        let tally = Tally::default();
+        let tally = ViewerTally::default();
         let turn = |before, after| {
             tally.apply(SeatChange { before, after });
             (tally.here().viewers, tally.away())

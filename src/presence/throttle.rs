@@ -55,7 +55,7 @@ impl Shown {
 
 /// The decision about a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum ThrottleStep {
     Nothing,
     Send,
     /// Look again at this time.
@@ -64,7 +64,7 @@ pub enum Step {
 
 impl Throttle {
     /// Decides whether to send the figures, and notes them if so.
-    pub fn step(&mut self, next: Shown) -> Step {
+    pub fn step(&mut self, next: Shown) -> ThrottleStep {
         let Shown {
             at: now,
             figures,
@@ -76,7 +76,7 @@ impl Throttle {
         };
         if shown.is_same(&next) && !self.forced {
             self.waiting = None;
-            return Step::Nothing;
+            return ThrottleStep::Nothing;
         }
         self.waiting.get_or_insert(now);
         let is_urgent = crosses_zero(shown.figures.viewers, figures.viewers)
@@ -85,19 +85,19 @@ impl Throttle {
             || shown.stream != next.stream;
         let due = shown.at + if is_urgent { ZERO_GAP } else { GAP };
         if now < due {
-            return Step::At(due);
+            return ThrottleStep::At(due);
         }
         self.send(next)
     }
 
-    fn send(&mut self, next: Shown) -> Step {
+    fn send(&mut self, next: Shown) -> ThrottleStep {
         self.lag = match self.waiting.take() {
             Some(since) => next.at.since(since),
             None => 0,
         };
         self.sent = Some(next);
         self.forced = false;
-        Step::Send
+        ThrottleStep::Send
     }
 
     /// How long the figures sent last had waited, in ms.

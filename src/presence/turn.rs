@@ -3,7 +3,7 @@
 //! the flusher does it and reports the verdict. Pure: it knows no store. The model check runs it as
 //! the flusher does.
 
-use crate::presence::desired_state::{CallLimit, DesiredState, Draft, Verdict};
+use crate::presence::desired_state::{ApplyVerdict, CallLimit, DesiredState, Draft};
 
 /// The most refused calls in a turn before it gives up until later.
 const MAX_REFUSALS: u32 = 2;
@@ -19,7 +19,7 @@ pub struct TurnContext {
 
 /// The flusher's next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum TurnStep {
     /// Look at the live's record.
     CheckRecord,
     /// Tell the store that somebody else changed this gateway's entry in this incarnation of the
@@ -81,37 +81,37 @@ impl Turn {
     }
 
     /// The next step. The caller stops asking once the room has ended.
-    pub fn next(&mut self, desired: &mut DesiredState) -> Step {
+    pub fn next(&mut self, desired: &mut DesiredState) -> TurnStep {
         if std::mem::take(&mut self.over) {
-            return Step::Over;
+            return TurnStep::Over;
         }
         if std::mem::take(&mut self.check_record) {
-            return Step::CheckRecord;
+            return TurnStep::CheckRecord;
         }
         if self.refusals > MAX_REFUSALS {
-            return Step::GiveUp;
+            return TurnStep::GiveUp;
         }
         if let Some(incarnation) = desired.complaint() {
-            return Step::Complain(incarnation);
+            return TurnStep::Complain(incarnation);
         }
         if self.may_call(desired)
             && let Some(draft) = desired.next(self.limit)
         {
-            return Step::Call(draft);
+            return TurnStep::Call(draft);
         }
-        Step::Done
+        TurnStep::Done
     }
 
     /// Notes the verdict on the answer to a call.
-    pub fn note_verdict(&mut self, verdict: Verdict, desired: &DesiredState) {
+    pub fn note_verdict(&mut self, verdict: ApplyVerdict, desired: &DesiredState) {
         match verdict {
-            Verdict::Settled => {}
-            Verdict::Refused => {
+            ApplyVerdict::Settled => {}
+            ApplyVerdict::Refused => {
                 self.refusals += 1;
                 self.check_record = desired.must_register();
                 self.recount = true;
             }
-            Verdict::Over => self.over = true,
+            ApplyVerdict::Over => self.over = true,
         }
     }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::limits::Limits;
+use super::limits::SessionLimits;
 use super::reaper::Reaper;
-use crate::auth::claims::{Claims, LEEWAY};
+use crate::auth::claims::{LEEWAY, TokenClaims};
 use crate::auth::tokens::Tokens;
 use crate::base::clock::{Moment, millis};
 use crate::peers::core::Core;
@@ -25,7 +25,7 @@ pub(crate) struct SessionContext {
     pub(crate) reaper: Arc<Reaper>,
     /// `None` with `--auth off`.
     pub(crate) tokens: Option<Arc<Tokens>>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: SessionLimits,
     pub(crate) draining: AtomicBool,
 }
 
@@ -37,7 +37,7 @@ impl SessionContext {
 
     /// When a token that was just verified expires, by the gateway's clock. Only this function reads
     /// the wall clock for it.
-    pub(crate) fn end_of(&self, claims: &Claims) -> Moment {
+    pub(crate) fn end_of(&self, claims: &TokenClaims) -> Moment {
         let left = claims
             .expires_at
             .saturating_add(millis(LEEWAY))

@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocket};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::messages::{self, ErrorCode, ServerMessage};
-use super::socket::{Received, Socket, websocket_config};
+use super::socket::{ReceivedFrame, Socket, websocket_config};
 
 pub(crate) fn client_message(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
@@ -66,8 +66,8 @@ fn read_by_socket(bytes: &[u8], cut: u8) -> Vec<Message> {
     // Each chunk is followed by one `Pending`; the rest is for the end.
     for _ in 0..2 * bytes.len() + 16 {
         match socket.poll_receive(&mut context) {
-            Poll::Ready(Ok(Received::Message(message))) => read.push(message),
-            Poll::Ready(Ok(Received::Part)) | Poll::Pending => {}
+            Poll::Ready(Ok(ReceivedFrame::Message(message))) => read.push(message),
+            Poll::Ready(Ok(ReceivedFrame::Part)) | Poll::Pending => {}
             Poll::Ready(Err(Error::WriteBufferFull(_))) => unreachable!("nothing is sent"),
             Poll::Ready(Err(_)) => break,
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::auth::claims::Claims;
+use crate::auth::claims::TokenClaims;
 use crate::base::identity::Identity;
 use crate::base::keyed_permits::KeyedPermit;
 
@@ -30,7 +30,7 @@ pub struct Handshake {
     /// The user of the socket.
     pub identity: Identity,
     /// The claims of its token; `None` with `--auth off`.
-    pub claims: Option<Arc<Claims>>,
+    pub claims: Option<Arc<TokenClaims>>,
     /// `?live_id=`, as sent: the live to join at once.
     pub join: Option<String>,
     /// `?watch=`, as sent: the live to watch at once.

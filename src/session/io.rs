@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::error::{CapacityError, ProtocolError};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::socket::{Received, Socket, Transport};
+use super::socket::{ReceivedFrame, Socket, Transport};
 use crate::session::close_codes::Close;
 
 /// How long each half of a goodbye may take. The first half sends the close frame; the second waits
@@ -83,7 +83,7 @@ const LAST_FRAMES: usize = 1_000;
 pub(super) async fn read_to_close<S: Transport>(socket: &mut Socket<S>) -> Close {
     for _ in 0..LAST_FRAMES {
         match timeout(ARRIVED, poll_fn(|cx| socket.poll_receive(cx))).await {
-            Ok(Ok(Received::Message(Message::Close(_)))) => return Close::ByClient,
+            Ok(Ok(ReceivedFrame::Message(Message::Close(_)))) => return Close::ByClient,
             Ok(Ok(_)) => {}
             Ok(Err(_)) | Err(_) => break,
         }

@@ -6,7 +6,7 @@ use crate::base::gcra::Rate;
 use crate::config::Config;
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct SessionLimits {
     /// How fast one socket may send messages.
     pub(crate) messages: Rate,
     /// How fast viewers may join one live.
@@ -17,7 +17,7 @@ pub(crate) struct Limits {
     pub(crate) opens: usize,
 }
 
-impl Limits {
+impl SessionLimits {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             messages: Rate::per_second(config.message_rate),

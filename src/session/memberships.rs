@@ -9,7 +9,7 @@ mod friend_messages;
 
 use std::sync::Arc;
 
-use crate::auth::claims::Claims;
+use crate::auth::claims::TokenClaims;
 use crate::auth::permissions::{Action, Caller, permission};
 use crate::base::clock::Moment;
 use crate::base::identity::Role;
@@ -34,7 +34,7 @@ struct Listening {
 }
 
 /// The live that the socket has joined.
-pub(super) struct Seat {
+pub(super) struct JoinedLive {
     pub(super) room: Arc<Room>,
     pub(super) member: Arc<Member>,
     /// The revision of the live's information that this socket has.
@@ -50,7 +50,7 @@ const NO_COUNTS: u32 = u32::MAX;
 pub(super) struct Memberships {
     context: Arc<SessionContext>,
     pub(super) conn: Arc<Conn>,
-    seat: Option<Seat>,
+    seat: Option<JoinedLive>,
     /// Whether the socket keeps its user online on the platform.
     online: bool,
     /// Whether the socket counts its user among the streamers.
@@ -135,7 +135,7 @@ impl Memberships {
         self.seat.is_some() || self.online
     }
 
-    pub(super) fn seat(&self) -> Option<&Seat> {
+    pub(super) fn seat(&self) -> Option<&JoinedLive> {
         self.seat.as_ref()
     }
 
@@ -221,7 +221,7 @@ impl Memberships {
         };
         Metrics::count_result(&self.context.core.metrics.fan_cache, hit);
         self.leave("switch");
-        self.seat = Some(Seat {
+        self.seat = Some(JoinedLive {
             room: room.clone(),
             member,
             info: 0,
@@ -276,7 +276,7 @@ impl Memberships {
 
     /// Notes whether the viewer looks; without a joined live, it does nothing.
     pub(super) fn look_away(&self, away: Away) {
-        let Some(Seat { room, .. }) = &self.seat else {
+        let Some(JoinedLive { room, .. }) = &self.seat else {
             return;
         };
         if room.look_away(&self.conn, away, self.context.core.clock.now()) {
@@ -286,12 +286,12 @@ impl Memberships {
     }
 
     /// Goes on with a new token of the same user.
-    pub(super) fn refresh(&mut self, claims: &Arc<Claims>) {
+    pub(super) fn refresh(&mut self, claims: &Arc<TokenClaims>) {
         let end = self.context.end_of(claims);
         self.conn.hold_token(claims.clone(), end);
         self.enter_platform();
         let user = &self.conn.identity.user;
-        if let Some(Seat { room, .. }) = &self.seat {
+        if let Some(JoinedLive { room, .. }) = &self.seat {
             room.ask_tokens(user);
             self.context.core.rooms.user_changed(room, user);
         }
@@ -379,7 +379,7 @@ impl Memberships {
 
     /// Drops a live that has ended, without telling the client.
     pub(super) fn forget(&mut self, live: &LiveId) {
-        if let Some(Seat { room, .. }) = &self.seat
+        if let Some(JoinedLive { room, .. }) = &self.seat
             && room.record.live == *live
             && room.end().is_some()
         {

@@ -158,7 +158,7 @@ pub(crate) type RequestId = RawValue;
 
 /// The fields of all client messages.
 #[derive(Deserialize)]
-struct Fields<'a> {
+struct MessageFields<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -196,7 +196,7 @@ pub(crate) fn parse(text: &str) -> (Option<&RequestId>, Result<ClientMessage, Re
         let refusal = bad_message("a message must be one JSON object");
         return (None, Err(refusal));
     }
-    let (id, request) = match serde_json::from_str::<Fields<'_>>(text) {
+    let (id, request) = match serde_json::from_str::<MessageFields<'_>>(text) {
         Ok(message) => (message.id, message.request()),
         Err(why) => (
             id_of_malformed(text),
@@ -267,7 +267,7 @@ fn is_u32(value: &Value) -> bool {
     }
 }
 
-impl Fields<'_> {
+impl MessageFields<'_> {
     fn request(&self) -> Result<ClientMessage, Refusal> {
         let message = match self.kind.as_ref() {
             "heartbeat" => ClientMessage::Heartbeat,

@@ -3,7 +3,7 @@
 //! The task owns its socket and nothing else. It serves frames from the client and [`Signals`] from
 //! the gateway, in the order in which they come. It runs over any stream, so that tests and load
 //! generators need no file descriptors. However the task ends, the drops of [`Memberships`] and
-//! [`Connection`] undo its effects.
+//! [`SocketConnection`] undo its effects.
 
 pub mod close_codes;
 pub(crate) mod context;
@@ -50,10 +50,10 @@ pub use handshake::{Handshake, SocketPermit};
 use io::SendTimeout;
 use memberships::Memberships;
 pub use socket::Transport;
-use socket::{Received, Socket};
+use socket::{ReceivedFrame, Socket};
 
 /// An event that the loop serves.
-enum Event {
+enum LoopEvent {
     Frame(Message),
     /// A part of a message.
     Part,
@@ -62,7 +62,7 @@ enum Event {
 }
 
 /// The action that a frame asks for.
-enum Action {
+enum FrameAction {
     Nothing,
     /// Send this message, if there is one, and everything that waits to be sent.
     Send(Option<Message>),
@@ -79,7 +79,7 @@ type SessionResult = Result<(), Close>;
 
 /// The transport's side of a session. Its drop closes the socket, returns the permit and counts the
 /// socket as closed.
-struct Connection<S> {
+struct SocketConnection<S> {
     socket: Socket<S>,
     _permit: Option<SocketPermit>,
     metrics: Arc<Metrics>,
@@ -88,7 +88,7 @@ struct Connection<S> {
     ended: Option<Close>,
 }
 
-impl<S> Connection<S> {
+impl<S> SocketConnection<S> {
     fn new(
         socket: Socket<S>,
         permit: Option<SocketPermit>,
@@ -108,7 +108,7 @@ impl<S> Connection<S> {
     }
 }
 
-impl<S> Drop for Connection<S> {
+impl<S> Drop for SocketConnection<S> {
     fn drop(&mut self) {
         self.metrics.sockets.dec();
         self.metrics.sockets_of(self.role).dec();
@@ -118,7 +118,7 @@ impl<S> Drop for Connection<S> {
 
 struct Session<S> {
     context: Arc<SessionContext>,
-    connection: Connection<S>,
+    connection: SocketConnection<S>,
     memberships: Memberships,
     /// The loop served signals last, so it reads a frame next if one has arrived. Otherwise a
     /// stream of signals could keep the loop from reading frames.
@@ -152,7 +152,7 @@ pub(crate) fn run<S: Transport>(
         let end = context.end_of(&claims);
         conn.hold_token(claims, end);
     }
-    let connection = Connection::new(
+    let connection = SocketConnection::new(
         Socket::new(transport, early),
         permit,
         context.core.metrics.clone(),
@@ -195,13 +195,13 @@ impl<S: Transport> Session<S> {
     async fn serve_events(&mut self) -> Close {
         loop {
             let served = match self.event().await {
-                Event::Frame(frame) => self.frame(frame).await,
-                Event::Part => match self.take(None) {
+                LoopEvent::Frame(frame) => self.frame(frame).await,
+                LoopEvent::Part => match self.take(None) {
                     Load::Within => Ok(()),
                     load => Box::pin(self.refuse_load(load, None)).await,
                 },
-                Event::Signals(signals) => Box::pin(self.signals(signals)).await,
-                Event::End(why) => Err(why),
+                LoopEvent::Signals(signals) => Box::pin(self.signals(signals)).await,
+                LoopEvent::End(why) => Err(why),
             };
             if let Err(why) = served {
                 return why;
@@ -240,7 +240,7 @@ impl<S: Transport> Session<S> {
 
     /// Waits for the next event. Frames come before [`Signals::JUDGE`] and [`Signals::EXPIRED`], so
     /// that the task reads what the client sent before it judges the socket.
-    async fn event(&mut self) -> Event {
+    async fn event(&mut self) -> LoopEvent {
         const URGENT: Signals = Signals::STOP
             .and(Signals::REMOVED)
             .and(Signals::CROWDED_OUT);
@@ -260,14 +260,16 @@ impl<S: Transport> Session<S> {
         let event = std::future::poll_fn(|cx| {
             let signals = conn.take(before_frames);
             if !signals.is_empty() {
-                return Poll::Ready(Event::Signals(signals));
+                return Poll::Ready(LoopEvent::Signals(signals));
             }
             match socket.poll_receive(cx) {
-                Poll::Ready(Ok(Received::Message(frame))) => {
-                    return Poll::Ready(Event::Frame(frame));
+                Poll::Ready(Ok(ReceivedFrame::Message(frame))) => {
+                    return Poll::Ready(LoopEvent::Frame(frame));
                 }
-                Poll::Ready(Ok(Received::Part)) => return Poll::Ready(Event::Part),
-                Poll::Ready(Err(error)) => return Poll::Ready(Event::End(io::close_of(&error))),
+                Poll::Ready(Ok(ReceivedFrame::Part)) => return Poll::Ready(LoopEvent::Part),
+                Poll::Ready(Err(error)) => {
+                    return Poll::Ready(LoopEvent::End(io::close_of(&error)));
+                }
                 Poll::Pending => {}
             }
             // The waker is registered only when the task is about to wait. The second `take` sees a
@@ -277,11 +279,11 @@ impl<S: Transport> Session<S> {
             if signals.is_empty() {
                 Poll::Pending
             } else {
-                Poll::Ready(Event::Signals(signals))
+                Poll::Ready(LoopEvent::Signals(signals))
             }
         })
         .await;
-        self.frames_first = matches!(event, Event::Signals(_));
+        self.frames_first = matches!(event, LoopEvent::Signals(_));
         event
     }
 
@@ -295,10 +297,10 @@ impl<S: Transport> Session<S> {
 
     async fn frame(&mut self, frame: Message) -> SessionResult {
         match self.action(frame) {
-            Action::Nothing => Ok(()),
-            Action::Send(message) => self.put(message).await,
+            FrameAction::Nothing => Ok(()),
+            FrameAction::Send(message) => self.put(message).await,
             // Boxed: a rare request must not make the task of every idle socket larger.
-            Action::Serve(text) => {
+            FrameAction::Serve(text) => {
                 let span = spans::of(&self.memberships.conn);
                 Box::pin(
                     async {
@@ -309,8 +311,8 @@ impl<S: Transport> Session<S> {
                 )
                 .await
             }
-            Action::Limit(load, text) => Box::pin(self.refuse_load(load, text)).await,
-            Action::Refuse(why) => {
+            FrameAction::Limit(load, text) => Box::pin(self.refuse_load(load, text)).await,
+            FrameAction::Refuse(why) => {
                 let span = spans::of(&self.memberships.conn);
                 Box::pin(
                     self.serve(None, Err(Refusal::new(ErrorCode::BadMessage, why)))
@@ -318,29 +320,29 @@ impl<S: Transport> Session<S> {
                 )
                 .await
             }
-            Action::End(why) => Err(why),
+            FrameAction::End(why) => Err(why),
         }
     }
 
     /// Counts a frame, and decides what to do with it. A heartbeat is answered here, without an
     /// `await`, so that the task's future stores nothing for it.
-    fn action(&mut self, frame: Message) -> Action {
+    fn action(&mut self, frame: Message) -> FrameAction {
         let load = self.take(Some(&frame));
         match frame {
-            Message::Text(text) if load != Load::Within => Action::Limit(load, Some(text)),
-            _ if load != Load::Within => Action::Limit(load, None),
+            Message::Text(text) if load != Load::Within => FrameAction::Limit(load, Some(text)),
+            _ if load != Load::Within => FrameAction::Limit(load, None),
             Message::Text(text) => match messages::parse(&text) {
                 // If the live has ended, `serve` tells the client so before it answers.
                 (id, Ok(ClientMessage::Heartbeat)) if !self.memberships.seat_has_ended() => {
-                    Action::Send(Some(Message::Text(self.memberships.ack(id))))
+                    FrameAction::Send(Some(Message::Text(self.memberships.ack(id))))
                 }
-                _ => Action::Serve(text),
+                _ => FrameAction::Serve(text),
             },
-            Message::Binary(_) => Action::Refuse("messages are text"),
+            Message::Binary(_) => FrameAction::Refuse("messages are text"),
             // tungstenite queues the Pong.
-            Message::Ping(_) => Action::Send(None),
-            Message::Pong(_) | Message::Frame(_) => Action::Nothing,
-            Message::Close(_) => Action::End(Close::ByClient),
+            Message::Ping(_) => FrameAction::Send(None),
+            Message::Pong(_) | Message::Frame(_) => FrameAction::Nothing,
+            Message::Close(_) => FrameAction::End(Close::ByClient),
         }
     }
 

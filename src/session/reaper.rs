@@ -35,7 +35,7 @@ struct Filed {
 
 /// The outcome of a look at a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum NextLook {
     /// Nothing is due; look again at this time.
     Wait(Moment),
     /// Send a Ping; look again at this time.
@@ -68,35 +68,37 @@ impl Times {
         }
     }
 
-    fn next(&self, last_heard: Moment, pinged: Moment, suspected: bool, now: Moment) -> Next {
+    fn next(&self, last_heard: Moment, pinged: Moment, suspected: bool, now: Moment) -> NextLook {
         let silent = now.since(last_heard);
         if silent >= self.timeout {
             return if suspected {
-                Next::Judge
+                NextLook::Judge
             } else {
-                Next::Suspect
+                NextLook::Suspect
             };
         }
         let end = last_heard + self.timeout;
         let ping_due = last_heard.max(pinged) + self.ping_after;
         if now < ping_due {
-            return Next::Wait(ping_due.min(end));
+            return NextLook::Wait(ping_due.min(end));
         }
-        Next::Ping((now + self.ping_after).min(end))
+        NextLook::Ping((now + self.ping_after).min(end))
     }
 
     /// What to do instead of `next` when the process stood still from `since` until now. The tasks
     /// have yet to read what clients sent meanwhile. If the client was pinged before the stall,
     /// with time to answer, the reaper looks again one tick later. The silence of any other client
     /// means nothing yet: the reaper pings it and gives it time to answer.
-    fn after_stall(&self, next: Next, filed: &Filed, since: Moment, now: Moment) -> Next {
+    fn after_stall(&self, next: NextLook, filed: &Filed, since: Moment, now: Moment) -> NextLook {
         let was_pinged = filed.pinged > filed.conn.last_heard() && filed.pinged + ANSWER <= since;
         match next {
-            Next::Wait(at) => Next::Wait(at),
-            Next::Ping(_) | Next::Suspect | Next::Judge if was_pinged => {
-                Next::Wait(now + self.tick)
+            NextLook::Wait(at) => NextLook::Wait(at),
+            NextLook::Ping(_) | NextLook::Suspect | NextLook::Judge if was_pinged => {
+                NextLook::Wait(now + self.tick)
             }
-            Next::Ping(_) | Next::Suspect | Next::Judge => Next::Ping(now + self.ping_after),
+            NextLook::Ping(_) | NextLook::Suspect | NextLook::Judge => {
+                NextLook::Ping(now + self.ping_after)
+            }
         }
     }
 }
@@ -163,16 +165,16 @@ impl Reaper {
                 Some(since) => self.times.after_stall(next, &filed, since, now),
                 None => next,
             };
-            filed.suspected = matches!(next, Next::Suspect | Next::Judge);
+            filed.suspected = matches!(next, NextLook::Suspect | NextLook::Judge);
             let at = match next {
-                Next::Wait(at) => at,
-                Next::Ping(at) => {
+                NextLook::Wait(at) => at,
+                NextLook::Ping(at) => {
                     filed.pinged = now;
                     filed.conn.signal(Signals::PING);
                     at
                 }
-                Next::Suspect => now + self.times.tick,
-                Next::Judge => {
+                NextLook::Suspect => now + self.times.tick,
+                NextLook::Judge => {
                     filed.conn.signal(Signals::JUDGE);
                     now + self.times.tick
                 }
@@ -231,15 +233,21 @@ mod tests {
         let next = |heard, pinged, suspected, now| {
             times.next(moment(heard), moment(pinged), suspected, moment(now))
         };
-        assert_eq!(next(0, 0, false, 5_000), Next::Wait(moment(5_500)));
-        assert_eq!(next(0, 0, false, 5_500), Next::Ping(moment(11_000)));
-        assert_eq!(next(0, 5_500, false, 11_000), Next::Ping(moment(15_000)));
-        assert_eq!(next(0, 11_000, false, 14_999), Next::Wait(moment(15_000)));
-        assert_eq!(next(0, 11_000, false, 15_000), Next::Suspect);
-        assert_eq!(next(0, 11_000, true, 15_250), Next::Judge);
+        assert_eq!(next(0, 0, false, 5_000), NextLook::Wait(moment(5_500)));
+        assert_eq!(next(0, 0, false, 5_500), NextLook::Ping(moment(11_000)));
+        assert_eq!(
+            next(0, 5_500, false, 11_000),
+            NextLook::Ping(moment(15_000))
+        );
+        assert_eq!(
+            next(0, 11_000, false, 14_999),
+            NextLook::Wait(moment(15_000))
+        );
+        assert_eq!(next(0, 11_000, false, 15_000), NextLook::Suspect);
+        assert_eq!(next(0, 11_000, true, 15_250), NextLook::Judge);
         assert_eq!(
             next(15_100, 11_000, true, 15_250),
-            Next::Wait(moment(20_600))
+            NextLook::Wait(moment(20_600))
         );
     }
 
@@ -264,26 +272,26 @@ mod tests {
         };
         assert_eq!(
             after_stall(0, false, 3_000, 40_000),
-            Next::Ping(moment(45_500)),
+            NextLook::Ping(moment(45_500)),
             "not pinged since it was heard"
         );
         assert_eq!(
             after_stall(5_500, true, 6_000, 40_000),
-            Next::Ping(moment(45_500)),
+            NextLook::Ping(moment(45_500)),
             "no time for its answer"
         );
         assert_eq!(
             after_stall(11_000, false, 14_700, 15_200),
-            Next::Wait(moment(15_300)),
+            NextLook::Wait(moment(15_300)),
             "silent before that"
         );
         assert_eq!(
             after_stall(11_000, true, 14_700, 15_200),
-            Next::Wait(moment(15_300))
+            NextLook::Wait(moment(15_300))
         );
         assert_eq!(
             after_stall(5_500, false, 9_000, 10_000),
-            Next::Wait(moment(11_000)),
+            NextLook::Wait(moment(11_000)),
             "nothing is due"
         );
     }

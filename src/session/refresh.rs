@@ -21,7 +21,9 @@ impl<S: Transport> Session<S> {
         };
         let claims = match tokens.verify(token.reveal()).await {
             Ok(claims) => claims,
-            Err(why) => return Err(Refusal::new(ErrorCode::Forbidden, why.to_string()).into()),
+            Err(why) => {
+                return Err(Refusal::new(ErrorCode::Forbidden, why.to_string()).into());
+            }
         };
         let conn = &self.memberships.conn;
         if claims.user != conn.identity.user {

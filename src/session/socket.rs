@@ -51,7 +51,7 @@ pub(crate) fn websocket_config() -> WebSocketConfig {
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Received {
+pub(super) enum ReceivedFrame {
     Message(Message),
     /// A part of a message, and not its last part. It is still a sign of life.
     Part,
@@ -111,7 +111,10 @@ impl<S: Transport> Socket<S> {
 
     /// Receives the next message, or a part of one. Must not be called again after it returned an
     /// error; a failed send does not stop reading.
-    pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Error>> {
+    pub(super) fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<ReceivedFrame, Error>> {
         let codec = match &mut self.codec {
             Some(codec) => codec,
             None => {
@@ -119,7 +122,7 @@ impl<S: Transport> Socket<S> {
                 let mut buffer = ReadBuf::uninit(&mut space);
                 ready!(Pin::new(&mut self.transport).poll_read(cx, &mut buffer))?;
                 if let Some(message) = fast_path::decode(buffer.filled()) {
-                    return Poll::Ready(Ok(Received::Message(message)));
+                    return Poll::Ready(Ok(ReceivedFrame::Message(message)));
                 }
                 // At the end of the stream the buffer is empty, and the codec reads the end again.
                 self.codec
@@ -144,12 +147,12 @@ impl<S: Transport> Socket<S> {
                 // Parts that were read with the message are no older than it.
                 boundaries.take_whole();
                 *needs_flush |= message.is_ping();
-                Poll::Ready(Ok(Received::Message(message)))
+                Poll::Ready(Ok(ReceivedFrame::Message(message)))
             }
             // There was nothing to read: a read never waits for room to write.
             Err(why) if is_pending(&why) => {
                 if boundaries.take_whole() && !boundaries.is_between_messages() {
-                    return Poll::Ready(Ok(Received::Part));
+                    return Poll::Ready(Ok(ReceivedFrame::Part));
                 }
                 if codec.is_settled() {
                     self.codec = None;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::socket::websocket_config;
 use super::*;
-use crate::auth::claims::Claims;
+use crate::auth::claims::TokenClaims;
 use crate::base::identity::Role;
 use crate::base::ids::{ErasureId, UserId};
 use crate::base::metrics::Why;
@@ -368,7 +368,7 @@ async fn a_client_that_sends_on_beyond_the_rate_is_told_once_and_then_closed() {
 async fn only_the_gateways_own_clock_says_when_a_token_ends() {
     let context = testing::sessions();
     tokio::spawn(context.reaper.clone().run(CancellationToken::new()));
-    let claims = Claims {
+    let claims = TokenClaims {
         user: testing::viewer("u1").user,
         role: Role::Viewer,
         counted: true,

@@ -291,7 +291,7 @@ pub enum CloseReply {
     reason = "one at a time, and it is taken apart at once"
 )]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum RecordStanding {
     /// The epoch is open.
     Open {
         /// See [`LiveRecord::removals`].
@@ -366,7 +366,7 @@ calls! {
         /// `known`, lists the live, and publishes the message on its channel. If the gateway knows of a
         /// later removal than the store, the store's numbers leap above it by [`super::LEAP`]; if it
         /// knows a later version of what back ends change, that is written.
-        async fn keep_live(&self, known: &LiveRecord, message: &str) -> StoreResult<Standing>,
+        async fn keep_live(&self, known: &LiveRecord, message: &str) -> StoreResult<RecordStanding>,
             writes at Live(&known.live);
 
         /// Changes an open live, see [`LiveChange`].

@@ -41,12 +41,12 @@ use tokio::sync::watch;
 use self::event_log::EventLog;
 use self::expiring::Expiring;
 use self::graph::Graph;
-use self::place::Place;
+use self::place::SlicePlace;
 use self::records::Records;
 use self::states::States;
 use self::user_slice::UserSlice;
 use super::bus::Subscriptions;
-use super::slice::Slice;
+use super::slice::StoredSlice;
 use super::{AnswerName, EndedSession, Health, LeaseTable, Parts, Status, Store};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{Epoch, USERS_SLICES, UserId};
@@ -72,9 +72,9 @@ pub struct MemoryStore {
     /// When a call is late that makes an entry, see [`Self::carry_out_until`].
     pub(crate) late_after: AtomicU64,
     pub(crate) lives: Mutex<Records>,
-    pub(crate) slices: DashMap<Place, Slice>,
+    pub(crate) slices: DashMap<SlicePlace, StoredSlice>,
     /// Closed slices in the order in which they are due to be forgotten.
-    pub(crate) forgetting: Mutex<VecDeque<(UnixMillis, Place, Epoch)>>,
+    pub(crate) forgetting: Mutex<VecDeque<(UnixMillis, SlicePlace, Epoch)>>,
     pub(crate) leases: Mutex<LeaseTable>,
     /// The lives that streamers opened.
     pub(crate) claims: Mutex<HashMap<UserId, claimed_lives::ClaimedLives>>,

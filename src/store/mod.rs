@@ -65,26 +65,26 @@ pub use live_stream::{StreamChange, StreamStatus};
 pub use lives::{
     ChangeLive, ChangeReply, CloseLive, CloseReason, CloseReply, Closure, FinishClose, Info,
     ListedLive, LiveChange, LiveEpoch, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply,
-    OpenedBy, Standing, Terms,
+    OpenedBy, RecordStanding, Terms,
 };
 pub use online_users::{OnlineCount, OnlineUsers, UserPresence, Whereabouts};
 pub use parts::{Health, Parts, Slot};
 pub use record_events::{Happened, MAX_RECORD_FIELDS, PendingEvent, RecordEvents};
 pub use removals::{
-    Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation,
-    Removals, RemoveReply, RemoveUser,
+    Ban, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation,
+    RemovalChange, Removals, RemoveReply, RemoveUser,
 };
 pub use session_ends::{EndedSession, Over, SessionEnds};
 pub use shared_secrets::{MAX_SECRETS, SharedSecrets};
 pub use slices::{
-    Apply, ApplyReply, CALL_DEADLINE, Claim, ClaimedUser, ClaimsPage, Drift, Entries, Fence,
-    LATEST_ENTRY, MAX_LIVES, MemberPage, Pass, PassCursor, PassPhase, Passed, REBUILD, Refusal,
+    Apply, ApplyRefusal, ApplyReply, CALL_DEADLINE, Claim, ClaimedUser, ClaimsPage, Drift, Entries,
+    Fence, LATEST_ENTRY, MAX_LIVES, MemberPage, Pass, PassCursor, PassPhase, Passed, REBUILD,
     SliceEntry, SliceLook, SliceSize, SliceTotals, Slices, SlicesDoor,
 };
 pub use status::Status;
 pub use stays::{
-    ATTENDANCE_KEPT, LatestStays, MANY_SESSIONS, MOST_SESSIONS, SESSIONS_A_CALL, SHORT_BREAK,
-    Session, SessionPlace, Stay, Stays, Watched, session_id,
+    ATTENDANCE_KEPT, AttendedSession, LatestStays, MANY_SESSIONS, MOST_SESSIONS, SESSIONS_A_CALL,
+    SHORT_BREAK, SessionPlace, Stay, Stays, WatchedTime, session_id,
 };
 pub use streamers::{ClaimLimits, Claimed, Streamers};
 pub use summary::Summary;

@@ -64,13 +64,13 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 
 pub(crate) use self::args::args;
-use self::client::{Connector, Probes};
+use self::client::{AllowedProbes, Connector};
 pub use self::errors::ConnectError;
 use self::keys::Keys;
 use self::node::Share;
 pub use self::requirements::TriedOut;
 use self::router::Router;
-use self::subscriber::Subscriber;
+use self::subscriber::BusSubscriber;
 use self::topology::Topology;
 use super::calls::{Call, CallCopy, Door};
 use super::{Doubts, Health, Parts, SlicesDoor, Slot, Status, Store, StoreResult};
@@ -106,7 +106,7 @@ pub struct RedisStore {
 #[derive(Debug, Clone)]
 pub struct RedisCalls {
     pub(crate) router: Router,
-    subscriber: Arc<Subscriber>,
+    subscriber: Arc<BusSubscriber>,
     /// The form of ids in the keys of last-seen times; text until a gateway has fixed it.
     pub(crate) seen_ids: Arc<OnceLock<SeenIds>>,
     /// The form in which attendance is kept; sets until a gateway has fixed it.
@@ -136,7 +136,7 @@ impl RedisStore {
     /// # Errors
     /// As [`Self::connect`], and if there is no authority to trust.
     pub async fn open(access: Access, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
-        Self::open_with(access, Probes::Canary, metrics).await
+        Self::open_with(access, AllowedProbes::Canary, metrics).await
     }
 
     /// As [`Self::open`], for a read-only caller such as the audit. The connection writes no
@@ -148,7 +148,7 @@ impl RedisStore {
         access: Access,
         metrics: Arc<Metrics>,
     ) -> Result<Self, ConnectError> {
-        Self::open_with(access, Probes::Ping, metrics).await
+        Self::open_with(access, AllowedProbes::Ping, metrics).await
     }
 
     /// Tries out on every master whether a gateway can work with it.
@@ -165,13 +165,13 @@ impl RedisStore {
     /// If something is wrong with the URL or the file of authorities.
     pub fn check(access: &Access) -> Result<(), ConnectError> {
         let address = Address::parse(access.url.reveal()).map_err(ConnectError::Url)?;
-        Connector::of(address, access.ca.as_deref(), Probes::Ping)?;
+        Connector::of(address, access.ca.as_deref(), AllowedProbes::Ping)?;
         Ok(())
     }
 
     async fn open_with(
         access: Access,
-        probes: Probes,
+        probes: AllowedProbes,
         metrics: Arc<Metrics>,
     ) -> Result<Self, ConnectError> {
         let address = Address::parse(access.url.reveal()).map_err(ConnectError::Url)?;
@@ -183,7 +183,7 @@ impl RedisStore {
             Ok(connected) => connected,
             Err(why) => return Err(requirements::explain(&connector, why).await),
         };
-        let subscriber = Arc::new(Subscriber::open(Arc::clone(&topology), metrics.clone()));
+        let subscriber = Arc::new(BusSubscriber::open(Arc::clone(&topology), metrics.clone()));
         let router = Router::new(topology, tasks, metrics);
         let calls = RedisCalls {
             router: router.clone(),

@@ -107,7 +107,7 @@ pub enum LiftReply {
 
 /// The last thing that happened to a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct RemovalChange {
     /// The user.
     pub user: UserId,
     /// The number of the removal or of the lifting.
@@ -134,7 +134,7 @@ pub struct Removals {
     pub at: UnixMillis,
     /// At most [`MAX_BATCH`] changes by their number, one per user. If there are fewer than that,
     /// there are no more.
-    pub changes: Vec<Change>,
+    pub changes: Vec<RemovalChange>,
 }
 
 /// A ban.
@@ -196,13 +196,13 @@ calls! {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RemovalLog {
     last: u64,
-    by_number: BTreeMap<u64, (UserId, Happened)>,
+    by_number: BTreeMap<u64, (UserId, RemovalKind)>,
     numbers: HashMap<UserId, u64>,
     bans: HashMap<UserId, UnixMillis>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Happened {
+enum RemovalKind {
     Removed,
     Lifted,
 }
@@ -241,7 +241,7 @@ impl RemovalLog {
             }
             self.bans.insert(user.clone(), now + millis(ban));
         }
-        let number = self.note(user, Happened::Removed);
+        let number = self.note(user, RemovalKind::Removed);
         RemoveReply::Done {
             number,
             until: self.bans.get(user).copied(),
@@ -252,7 +252,7 @@ impl RemovalLog {
         self.forget_ended(now);
         match self.bans.remove(user) {
             Some(_) => LiftReply::Lifted {
-                number: self.note(user, Happened::Lifted),
+                number: self.note(user, RemovalKind::Lifted),
             },
             None => LiftReply::NotBanned,
         }
@@ -264,13 +264,13 @@ impl RemovalLog {
         let mut changes = Vec::new();
         for (number, (user, happened)) in later.take(MAX_BATCH) {
             let kind = match happened {
-                Happened::Removed => {
+                RemovalKind::Removed => {
                     let until = self.bans.get(user);
                     ChangeKind::Removed(until.map(|until| Duration::from_millis(until - now)))
                 }
-                Happened::Lifted => ChangeKind::Lifted,
+                RemovalKind::Lifted => ChangeKind::Lifted,
             };
-            changes.push(Change {
+            changes.push(RemovalChange {
                 user: user.clone(),
                 number: *number,
                 kind,
@@ -305,7 +305,7 @@ impl RemovalLog {
         for (user, left) in bans {
             if !self.numbers.contains_key(user) && self.bans.len() < MAX_BANS {
                 self.bans.insert(user.clone(), now + millis(*left));
-                self.note(user, Happened::Removed);
+                self.note(user, RemovalKind::Removed);
             }
         }
     }
@@ -320,7 +320,7 @@ impl RemovalLog {
         gone
     }
 
-    fn note(&mut self, user: &UserId, happened: Happened) -> u64 {
+    fn note(&mut self, user: &UserId, happened: RemovalKind) -> u64 {
         self.last += 1;
         if let Some(before) = self.numbers.insert(user.clone(), self.last) {
             self.by_number.remove(&before);

@@ -1,6 +1,6 @@
 //! The slice protocol as pure code: what one slice holds, and how each call changes it. The code
 //! does no I/O and has no clock and no lock: the caller passes the time and gets an answer of
-//! [`crate::store`]. The memory store keeps one [`Slice`] per slice, and the scripts of the Redis
+//! [`crate::store`]. The memory store keeps one [`StoredSlice`] per slice, and the scripts of the Redis
 //! store must give the same answers.
 //!
 //! The claims say which gateways hold which users. The public sets of members and fans only show
@@ -12,7 +12,8 @@
 
 mod by_hash;
 mod claims;
-mod counted;
+pub(crate) mod counted;
+pub(crate) mod entry;
 mod essence;
 mod meddling;
 mod pass;
@@ -23,11 +24,12 @@ mod tests;
 use std::collections::{BTreeMap, HashSet};
 
 use self::by_hash::{ByHash, Members};
-use self::claims::{Claims, Token};
-use self::counted::{Counted, Rebuild};
+use self::claims::UserClaims;
+use self::counted::{Rebuild, SliceCounts};
+use self::entry::{EntryToken, GatewayEntry};
 use super::limits::MAX_BATCH;
 use super::slices::{
-    Apply, ApplyReply, Claim, Fence, REBUILD, Refusal, SliceEntry, SliceSize, SliceTotals,
+    Apply, ApplyRefusal, ApplyReply, Claim, Fence, REBUILD, SliceEntry, SliceSize, SliceTotals,
 };
 use super::sums::Uniques;
 use crate::base::clock::{UnixMillis, millis};
@@ -39,16 +41,16 @@ use crate::store::Stays;
 /// Two slices are equal if they give the same answers from now on, except for versions and for how
 /// many users came and left. A model checker uses this to tell states apart.
 #[derive(Debug, Clone, Default)]
-pub struct Slice {
+pub struct StoredSlice {
     /// The public set of all members.
     members: Members,
     /// The public set of fans.
     fans: Members,
     /// The users on whom there are claims.
-    who: ByHash<Claims>,
-    entries: BTreeMap<GatewayId, Entry>,
+    who: ByHash<UserClaims>,
+    entries: BTreeMap<GatewayId, GatewayEntry>,
     fence: Option<Fence>,
-    counted: Counted,
+    counted: SliceCounts,
     /// The hashes of the different users who came, and of the fans among them.
     users: HashSet<u64>,
     different_fans: HashSet<u64>,
@@ -60,14 +62,7 @@ pub struct Slice {
     departed: Vec<(UserId, UnixMillis)>,
 }
 
-/// A gateway's entry.
-#[derive(Debug, Clone)]
-struct Entry {
-    token: Token,
-    state: SliceEntry,
-}
-
-impl Slice {
+impl StoredSlice {
     /// Changes what a gateway claims. A call that makes an entry does nothing after `not_after`:
     /// its gateway may have registered, let go or died since.
     pub fn apply(&mut self, call: &Apply, not_after: UnixMillis, now: UnixMillis) -> ApplyReply {
@@ -116,13 +111,13 @@ impl Slice {
             self.entry(&call.gateway)
         };
         let entry = match found {
-            Some(SliceEntry::Dead) => return Some(ApplyReply::Refused(Refusal::default())),
+            Some(SliceEntry::Dead) => return Some(ApplyReply::Refused(ApplyRefusal::default())),
             Some(SliceEntry::At { number, .. }) => Some(number),
             None => None,
         };
         if entry != call.follows {
             let size = if begins { None } else { Some(self.size()) };
-            return Some(ApplyReply::Refused(Refusal { entry, size }));
+            return Some(ApplyReply::Refused(ApplyRefusal { entry, size }));
         }
         if entry.is_none() && now > not_after {
             return Some(ApplyReply::Late(now));
@@ -167,7 +162,7 @@ impl Slice {
     fn forget(&mut self, known: SliceSize, now: UnixMillis) {
         self.who = ByHash::default();
         self.entries.clear();
-        self.counted = Counted {
+        self.counted = SliceCounts {
             // The next version is newer than every version that gateways know, even if the clock
             // is behind.
             version: self.counted.version.max(known.version),
@@ -176,7 +171,7 @@ impl Slice {
                 users: Some(0),
                 since: now,
             }),
-            ..Counted::default()
+            ..SliceCounts::default()
         };
         self.counted.incarnation = self.move_on(now);
     }
@@ -189,7 +184,7 @@ impl Slice {
         };
         // The clock may have gone back since.
         rebuild.since = rebuild.since.min(now);
-        let is_complete = self.entries.values().all(Entry::is_complete);
+        let is_complete = self.entries.values().all(GatewayEntry::is_complete);
         if now - rebuild.since < millis(REBUILD) || !is_complete {
             return;
         }
@@ -204,7 +199,7 @@ impl Slice {
 
     /// Writes the number of the call into the entry of its gateway. A gateway without an entry gets
     /// a new token.
-    fn enter(&mut self, call: &Apply) -> Token {
+    fn enter(&mut self, call: &Apply) -> EntryToken {
         let token = match self.entries.get(&call.gateway) {
             Some(entry) => entry.token,
             None => {
@@ -218,7 +213,7 @@ impl Slice {
             is_complete: !call.more,
         };
         self.entries
-            .insert(call.gateway.clone(), Entry { token, state });
+            .insert(call.gateway.clone(), GatewayEntry { token, state });
         token
     }
 
@@ -229,7 +224,7 @@ impl Slice {
     }
 
     /// Makes the claims of a call, and takes those back that the gateway has no longer.
-    fn take_claims(&mut self, call: &Apply, token: Token, now: UnixMillis) {
+    fn take_claims(&mut self, call: &Apply, token: EntryToken, now: UnixMillis) {
         for (place, user) in call.present().enumerate() {
             let claim = if place >= call.joins.len() {
                 Claim::Fan
@@ -252,7 +247,7 @@ impl Slice {
     }
 
     /// Changes the claims on a user, and counts the change.
-    fn change_claims(&mut self, user: &UserId, change: impl FnOnce(&mut Claims)) {
+    fn change_claims(&mut self, user: &UserId, change: impl FnOnce(&mut UserClaims)) {
         let mut claims = self.who.remove(user).unwrap_or_default();
         let before = claims.presence();
         change(&mut claims);
@@ -345,9 +340,9 @@ impl Slice {
     /// Forgets everything but the sessions and the version, which goes on over a new epoch.
     fn wipe(&mut self) {
         *self = Self {
-            counted: Counted {
+            counted: SliceCounts {
                 version: self.counted.version,
-                ..Counted::default()
+                ..SliceCounts::default()
             },
             stays: std::mem::take(&mut self.stays),
             ..Self::default()
@@ -369,15 +364,5 @@ impl Slice {
     fn move_on(&mut self, now: UnixMillis) -> u64 {
         self.counted.version = (self.counted.version + 1).max(now * 1_000);
         self.counted.version
-    }
-}
-
-impl Entry {
-    /// Whether its gateway lives and has said all that it holds.
-    fn is_complete(&self) -> bool {
-        match self.state {
-            SliceEntry::At { is_complete, .. } => is_complete,
-            SliceEntry::Dead => false,
-        }
     }
 }

@@ -174,7 +174,7 @@ pub enum ApplyReply {
     Over,
     /// The gateway's entry has another number than the one that the call follows. No user was
     /// changed.
-    Refused(Refusal),
+    Refused(ApplyRefusal),
     /// The call would make the entry and came too late. No user was changed. Contains the store's
     /// time.
     Late(UnixMillis),
@@ -182,7 +182,7 @@ pub enum ApplyReply {
 
 /// What a gateway finds instead of its entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Refusal {
+pub struct ApplyRefusal {
     /// The number of the entry that is there; `None` also for a gateway that was buried.
     pub entry: Option<u64>,
     /// The size of the slice; `None` if the slice does not belong to the epoch of the call, or the

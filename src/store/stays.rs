@@ -28,7 +28,7 @@ pub const MOST_SESSIONS: u64 = 256;
 
 /// A user's stay in a live without a break.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Session {
+pub struct AttendedSession {
     /// Where it stands in the list.
     pub place: SessionPlace,
     /// Names it among the user's sessions, and is never used again for this user.
@@ -37,10 +37,10 @@ pub struct Session {
     /// user.
     pub left_at: Option<UnixMillis>,
     /// The time that the user watched in all sessions of this epoch.
-    pub watched: Watched,
+    pub watched: WatchedTime,
 }
 
-impl Session {
+impl AttendedSession {
     /// When it ended, if the live closed at `closed_at`. The clocks of the two times may differ.
     pub fn end(&self, closed_at: Option<UnixMillis>) -> Option<UnixMillis> {
         if self.left_at.is_some() {
@@ -63,14 +63,14 @@ pub struct SessionPlace {
 
 /// For how long a user was in a live, over all sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Watched {
+pub struct WatchedTime {
     /// The time in the sessions that ended.
     pub ended_ms: u64,
     /// When the open session began.
     pub open_since: Option<UnixMillis>,
 }
 
-impl Watched {
+impl WatchedTime {
     /// The time watched until `end`: now, or the close of the live.
     pub fn until(self, end: UnixMillis) -> u64 {
         let open_ms = match self.open_since {
@@ -89,7 +89,7 @@ pub fn session_id(user: &UserId, id: u64) -> String {
 /// Begin and end of one session, as the stores keep them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stay {
-    /// See [`Session::id`].
+    /// See [`AttendedSession::id`].
     pub id: u64,
     /// When the user came.
     pub joined_at: UnixMillis,
@@ -185,7 +185,7 @@ impl Stays {
         from: UnixMillis,
         after: Option<&SessionPlace>,
         limit: usize,
-    ) -> Vec<Session> {
+    ) -> Vec<AttendedSession> {
         let first = match after {
             Some(SessionPlace {
                 joined_at,
@@ -199,7 +199,7 @@ impl Stays {
             if let Some(stays) = self.by_user.get(user)
                 && let Some(stay) = stays.get(*number as usize - 1)
             {
-                page.push(Session {
+                page.push(AttendedSession {
                     place: SessionPlace {
                         joined_at: *joined_at,
                         user: user.clone(),
@@ -228,8 +228,8 @@ impl Stays {
     }
 }
 
-fn watched(stays: &[Stay]) -> Watched {
-    let mut watched = Watched::default();
+fn watched(stays: &[Stay]) -> WatchedTime {
+    let mut watched = WatchedTime::default();
     for stay in stays {
         if let Some(left_at) = stay.left_at {
             watched.ended_ms += left_at - stay.joined_at;

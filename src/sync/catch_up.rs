@@ -14,7 +14,7 @@ use crate::peers::core::Core;
 use crate::presence::Room;
 use crate::presence::bans::KnownBans;
 use crate::store::{
-    Ban, Change, ChangeKind, LEAP, LiveRecord, MAX_BATCH, MAX_CHANGES, Store, StoreResult,
+    Ban, ChangeKind, LEAP, LiveRecord, MAX_BATCH, MAX_CHANGES, RemovalChange, Store, StoreResult,
 };
 
 pub struct CatchUp {
@@ -104,7 +104,7 @@ impl CatchUp {
         Ok(())
     }
 
-    fn carry_out(&self, room: &Arc<Room>, change: &Change, now: Moment) {
+    fn carry_out(&self, room: &Arc<Room>, change: &RemovalChange, now: Moment) {
         match change.kind {
             ChangeKind::Lifted => room.seats.bans.set(&change.user, None, now),
             ChangeKind::Removed(left) => {

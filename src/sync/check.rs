@@ -50,7 +50,7 @@ pub struct Checker {
 }
 
 /// What this gateway expects the store to hold of one room.
-struct Expected {
+struct ExpectedRoom {
     room: Arc<Room>,
     /// The dead gateways that may still have members.
     unswept: BTreeSet<GatewayId>,
@@ -73,15 +73,15 @@ struct ExpectedIn {
 }
 
 /// What the store holds of one room.
-struct Found {
+struct RoomInStore {
     record: StoreResult<Option<LiveRecord>>,
     /// Whether the live is on the list of open lives; `None` if the list was not read.
     is_listed: Option<bool>,
-    /// In the order of [`Expected::slices`].
+    /// In the order of [`ExpectedRoom::slices`].
     slices: Vec<StoreResult<SliceLook>>,
 }
 
-impl Expected {
+impl ExpectedRoom {
     /// Whether the record is as expected, apart from the figures.
     fn is_record(&self, found: Option<&LiveRecord>) -> bool {
         found.is_some_and(|found| {
@@ -96,7 +96,7 @@ impl Checker {
     /// Checks rooms, up to [`crate::presence::checks::MAX_CHECKED`] of them.
     pub async fn check(&self, rooms: Vec<Arc<Room>>) {
         let began = self.core.clock.now();
-        let expected: Vec<Expected> = rooms.into_iter().map(|room| self.expect(room)).collect();
+        let expected: Vec<ExpectedRoom> = rooms.into_iter().map(|room| self.expect(room)).collect();
         let found = self.read(&expected).await;
         let mut repairs = Vec::with_capacity(expected.len());
         for (expected, found) in expected.iter().zip(found) {
@@ -109,7 +109,7 @@ impl Checker {
     }
 
     /// Puts a room right as a check found it, and schedules the next check.
-    async fn finish(&self, expected: &Expected, found: Found, began: Moment) {
+    async fn finish(&self, expected: &ExpectedRoom, found: RoomInStore, began: Moment) {
         let room = &expected.room;
         self.core.checks.checked(room);
         match self.put_room_right(expected, found, began).await {
@@ -138,10 +138,10 @@ impl Checker {
         }
     }
 
-    fn expect(&self, room: Arc<Room>) -> Expected {
+    fn expect(&self, room: Arc<Room>) -> ExpectedRoom {
         let unswept = room.figures.unswept();
         let is_doubted = room.schedule.check.take_doubt();
-        Expected {
+        ExpectedRoom {
             is_doubted,
             removals: room.seats.bans.last(),
             version: room.info.newest().version,
@@ -177,7 +177,7 @@ impl Checker {
 
     /// Reads what the store holds of the rooms. The keys of a room may lie on several nodes, of
     /// which one may be away.
-    async fn read(&self, expected: &[Expected]) -> Vec<Found> {
+    async fn read(&self, expected: &[ExpectedRoom]) -> Vec<RoomInStore> {
         let lives: Vec<LiveId> = expected
             .iter()
             .map(|expected| expected.room.record.live.clone())
@@ -187,7 +187,8 @@ impl Checker {
             slices.extend(expected.slices.iter().map(|it| it.slice.id.clone()));
         }
         let own = self.core.gateways.id();
-        let reads_all = |expected: &Expected| expected.is_doubted || !expected.unswept.is_empty();
+        let reads_all =
+            |expected: &ExpectedRoom| expected.is_doubted || !expected.unswept.is_empty();
         let entries = if expected.iter().any(reads_all) {
             Entries::All
         } else {
@@ -201,7 +202,7 @@ impl Checker {
         let (mut listed, mut looks) = (listed.into_iter(), looks.into_iter());
         let mut found = Vec::with_capacity(expected.len());
         for (expected, record) in expected.iter().zip(records) {
-            found.push(Found {
+            found.push(RoomInStore {
                 record,
                 is_listed: if expected.is_doubted {
                     listed.next().flatten()
@@ -217,7 +218,7 @@ impl Checker {
     /// Whether the lives of which that is asked are on the list of open lives. If the list cannot be
     /// read, the next checks of these rooms read it again: it may lie on a node that is away for
     /// long, so the checks count as complete nevertheless.
-    async fn are_listed(&self, expected: &[Expected]) -> Vec<Option<bool>> {
+    async fn are_listed(&self, expected: &[ExpectedRoom]) -> Vec<Option<bool>> {
         let asked: Vec<&Arc<Room>> = expected
             .iter()
             .filter(|expected| expected.is_doubted)
@@ -240,8 +241,8 @@ impl Checker {
     /// nothing. Returns the gateways that have an entry in a slice.
     async fn put_room_right(
         &self,
-        expected: &Expected,
-        found: Found,
+        expected: &ExpectedRoom,
+        found: RoomInStore,
         began: Moment,
     ) -> StoreResult<BTreeSet<GatewayId>> {
         let room = &expected.room;
@@ -277,7 +278,7 @@ impl Checker {
     /// Has the record written again, or read, if it differs. True if it says that the epoch is open.
     async fn put_record_right(
         &self,
-        expected: &Expected,
+        expected: &ExpectedRoom,
         found: StoreResult<Option<LiveRecord>>,
         now: Moment,
     ) -> StoreResult<bool> {
@@ -372,7 +373,7 @@ impl Checker {
 
     /// Notes which gateways have an entry in a room. They may have viewers, although their messages
     /// were sent before this gateway subscribed. A dead one without an entry has none.
-    fn note_holders(&self, expected: &Expected, holders: &BTreeSet<GatewayId>) {
+    fn note_holders(&self, expected: &ExpectedRoom, holders: &BTreeSet<GatewayId>) {
         let room = &expected.room;
         let own = self.core.gateways.id();
         let others: Vec<GatewayId> = holders.iter().filter(|it| **it != own).cloned().collect();

@@ -23,8 +23,8 @@ use crate::base::backoff::Backoff;
 use crate::base::clock::{Millis, Moment, UnixMillis, millis};
 use crate::base::ids::{GatewayId, LiveId, OnlineSet, UserId};
 use crate::base::slow_jobs::SlowJobs;
-use crate::presence::desired_state::{Draft, Verdict};
-use crate::presence::turn::{Step, TurnContext};
+use crate::presence::desired_state::{ApplyVerdict, Draft};
+use crate::presence::turn::{TurnContext, TurnStep};
 use crate::presence::{Slice, SliceRef};
 use crate::store::fans::FanError;
 use crate::store::{Apply, ApplyReply, MAX_BATCH, StoreError, StoreResult};
@@ -67,7 +67,7 @@ enum FlushError {
 }
 
 /// How a job ended; a time if the slice has to wait until then.
-type Outcome = Result<Option<Moment>, FlushError>;
+type JobOutcome = Result<Option<Moment>, FlushError>;
 
 pub struct Flusher {
     pub core: Arc<Core>,
@@ -82,7 +82,7 @@ pub struct Flusher {
 }
 
 /// A slice that waits for a job or has one.
-struct Attempt {
+struct FlushAttempt {
     slice: SliceRef,
     /// How many attempts at it have failed.
     tries: u32,
@@ -93,9 +93,9 @@ impl Flusher {
     /// slice succeeds, so the caller that stops the flusher gives it a deadline.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let flush = millis(self.core.config.flush);
-        let mut pending: VecDeque<Attempt> = VecDeque::new();
-        let mut retries: DelayQueue<Attempt> = DelayQueue::new();
-        let mut jobs: JoinSet<(Attempt, Outcome)> = JoinSet::new();
+        let mut pending: VecDeque<FlushAttempt> = VecDeque::new();
+        let mut retries: DelayQueue<FlushAttempt> = DelayQueue::new();
+        let mut jobs: JoinSet<(FlushAttempt, JobOutcome)> = JoinSet::new();
         let mut next_round = Moment::START;
         let mut woken = false;
         let mut stopping = false;
@@ -138,7 +138,7 @@ impl Flusher {
                     // A job that panicked has lost its slice's turn. That is a bug, and the wiring
                     // stops the process.
                     let Ok((attempt, outcome)) = done else { return };
-                    let Attempt { slice, tries } = attempt;
+                    let FlushAttempt { slice, tries } = attempt;
                     if let Some(room) = slice.room() {
                         // What waits for the store bears on the quality of the figures.
                         self.core.rooms.show(room);
@@ -154,7 +154,7 @@ impl Flusher {
                         Err(_) => (self.retry_delay(tries, stopping), tries + 1),
                     };
                     slice.lock().postpone_job();
-                    let attempt = Attempt { slice, tries };
+                    let attempt = FlushAttempt { slice, tries };
                     retries.insert(attempt, Duration::from_millis(wait));
                 }
                 () = slow.more() => {}
@@ -165,7 +165,7 @@ impl Flusher {
                     woken = false;
                     next_round = self.core.clock.now() + if stopping { 0 } else { flush };
                     for slice in self.core.rooms.to_flush.take() {
-                        pending.push_back(Attempt { slice, tries: 0 });
+                        pending.push_back(FlushAttempt { slice, tries: 0 });
                     }
                 }
                 Some(due) = retries.next(), if !retries.is_empty() => {
@@ -186,7 +186,7 @@ impl Flusher {
         backoff.jittered(tries, rand::random())
     }
 
-    async fn job(&self, slice: &SliceRef) -> Outcome {
+    async fn job(&self, slice: &SliceRef) -> JobOutcome {
         slice.lock().start_job();
         let started = self.core.clock.now();
         let outcome = self.work(slice).await;
@@ -209,7 +209,7 @@ impl Flusher {
         outcome
     }
 
-    async fn work(&self, slice: &SliceRef) -> Outcome {
+    async fn work(&self, slice: &SliceRef) -> JobOutcome {
         let checked = self.check_fans(slice).await;
         let own = self.core.gateways.own.life();
         let confirmed = slice.confirmed_open_at();
@@ -241,23 +241,23 @@ impl Flusher {
             // taken.
             let step = slice.lock().next_step(&mut turn);
             match step {
-                Step::CheckRecord => self.keep(slice).await?,
-                Step::Complain(incarnation) => {
+                TurnStep::CheckRecord => self.keep(slice).await?,
+                TurnStep::Complain(incarnation) => {
                     self.passer
                         .complain(&slice.id, slice.epoch(), incarnation)
                         .await?;
                     slice.lock().complained();
                 }
-                Step::Call(draft) => {
+                TurnStep::Call(draft) => {
                     let verdict = self.apply(slice, &own.id, &draft).await?;
                     turn.note_verdict(verdict, slice.lock().desired());
                 }
-                Step::Over => self.fence_says_over(slice).await?,
-                Step::GiveUp => {
+                TurnStep::Over => self.fence_says_over(slice).await?,
+                TurnStep::GiveUp => {
                     let what = "the store refuses one call after the other";
                     return Err(StoreError::Nonsense(what.to_owned()).into());
                 }
-                Step::Done => break,
+                TurnStep::Done => break,
             }
         }
         checked?;
@@ -394,7 +394,7 @@ impl Flusher {
         slice: &SliceRef,
         own: &GatewayId,
         draft: &Draft,
-    ) -> StoreResult<Verdict> {
+    ) -> StoreResult<ApplyVerdict> {
         // The attendance comes before the set: every fan who was in the set is in the attendance,
         // even if this gateway dies now.
         slice.add_unrecorded(&draft.fans);
@@ -440,7 +440,7 @@ impl Flusher {
             Ok(reply) => slice.lock().answered(draft, reply, self.core.clock.now()),
             Err(_) => {
                 slice.lock().failed(draft, self.core.clock.now());
-                Verdict::Settled
+                ApplyVerdict::Settled
             }
         };
         if matches!(reply, Ok(ApplyReply::Done(_))) {

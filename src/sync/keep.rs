@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::peers::core::Core;
 use crate::presence::Room;
-use crate::store::{CloseReason, LiveRecord, Standing, StoreResult};
+use crate::store::{CloseReason, LiveRecord, RecordStanding, StoreResult};
 use crate::sync::catch_up::CatchUp;
 use crate::sync::features::Features;
 use crate::sync::lives::Lives;
@@ -35,15 +35,15 @@ impl Keeper {
             .keep_live(&told, &self.core.to_peers.live_doubted())
             .await?
         {
-            Standing::Over(record) => return self.lives.let_go(room, record).await,
-            Standing::Open { removals, version } => {
+            RecordStanding::Over(record) => return self.lives.let_go(room, record).await,
+            RecordStanding::Open { removals, version } => {
                 if version > known {
                     self.read_changes(room).await?;
                 }
                 self.features.confirmed(room).await?;
                 removals
             }
-            Standing::Rewritten => {
+            RecordStanding::Rewritten => {
                 tracing::warn!(
                     live_id = %room.record.live,
                     "the store had lost the live; wrote it again"

@@ -24,7 +24,7 @@ use crate::store::{CloseReason, LiveRecord, LiveState, StoreError, StoreResult};
 pub(crate) use closing::{finish_in_store, leave_channel};
 pub use parts::LivesParts;
 pub(crate) use parts::known_record;
-pub use types::{LiveError, LiveView, OpenRequest, Opened};
+pub use types::{LiveError, LiveView, OpenRequest, OpenedLive};
 
 /// How long this gateway remembers that a live is not open. The memory bounds what clients that ask
 /// for lives that do not exist can cost the store.
@@ -56,7 +56,7 @@ impl Lives {
         }
     }
 
-    pub async fn open(&self, wish: OpenRequest) -> Result<Opened, LiveError> {
+    pub async fn open(&self, wish: OpenRequest) -> Result<OpenedLive, LiveError> {
         let parts = self.parts.clone();
         let live = wish.live.clone();
         let opened = carry_out(&self.parts.tasks, async move { parts.open(&wish).await }).await;

@@ -21,7 +21,7 @@ pub(crate) struct SessionEndWriter {
 
 /// What the store is yet to note.
 #[derive(Default)]
-struct Waiting {
+struct WaitingEnds {
     /// What the other gateways do not know.
     news: Vec<EndedSession>,
     /// What they were told once.
@@ -31,7 +31,7 @@ struct Waiting {
 impl SessionEndWriter {
     pub(crate) async fn run(self, stop: CancellationToken) {
         let mut doubts = self.core.store.doubts();
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingEnds::default();
         while !stop.is_cancelled() {
             let again_at = if waiting.news.is_empty() && waiting.lost.is_empty() {
                 Moment::NEVER
@@ -55,7 +55,7 @@ impl SessionEndWriter {
         }
     }
 
-    async fn write(&self, waiting: &mut Waiting) -> StoreResult<()> {
+    async fn write(&self, waiting: &mut WaitingEnds) -> StoreResult<()> {
         while !waiting.news.is_empty() {
             let batch = waiting.news.len().min(MAX_BATCH);
             let some = &waiting.news[..batch];

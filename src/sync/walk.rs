@@ -224,14 +224,14 @@ mod tests {
     use crate::base::clock::moment;
     use crate::base::ids::{GatewayId, OnlineSet, SliceId, USERS_SLICES, UserId};
     use crate::config::Config;
-    use crate::gateway::wiring::Parts;
+    use crate::gateway::wiring::GatewayParts;
     use crate::store::{Entries, Lease, Leases, LiveStore, OpenedBy, Slices, Terms};
     use crate::sync::lives::OpenRequest;
     use crate::testing::{ELSEWHERE, FaultyStore, open_live, parts_on};
     use std::time::Duration;
 
     /// A gateway beside one that was buried. Its tasks do not run.
-    fn beside_a_dead_one() -> (Parts, Arc<FaultyStore>) {
+    fn beside_a_dead_one() -> (GatewayParts, Arc<FaultyStore>) {
         let store = Arc::new(FaultyStore::new());
         let parts = parts_on(&Config::default(), store.clone());
         let (own, dead) = (

@@ -23,10 +23,10 @@ use crate::session::fuzzing as session;
 use crate::store::redis::fuzzing as redis;
 
 /// Takes any bytes.
-pub type Target = fn(&[u8]);
+pub type FuzzTarget = fn(&[u8]);
 
 /// Every target, by the name of its binary and of its corpus.
-pub const TARGETS: &[(&str, Target)] = &[
+pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("api_keys", api_keys),
     ("client_message", client_message),
     ("config_file", config_file),

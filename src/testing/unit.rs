@@ -11,7 +11,7 @@ use crate::base::identity::{Identity, Role};
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::config::Config;
 use crate::edge::http::state::AppState;
-use crate::gateway::wiring::{self, FromOutside, Parts};
+use crate::gateway::wiring::{self, FromOutside, GatewayParts};
 use crate::presence::Room;
 use crate::presence::conn::Conn;
 use crate::session::context::SessionContext;
@@ -42,7 +42,7 @@ pub(crate) fn app_with(
 }
 
 /// The parts of a gateway: its tasks, which do not run, and the state of its handlers.
-pub(crate) fn parts_on(config: &Config, store: Arc<impl WholeStore + 'static>) -> Parts {
+pub(crate) fn parts_on(config: &Config, store: Arc<impl WholeStore + 'static>) -> GatewayParts {
     parts_with(config, FromOutside::default(), store)
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn parts_with(
     config: &Config,
     verifiers: FromOutside,
     store: Arc<impl WholeStore + 'static>,
-) -> Parts {
+) -> GatewayParts {
     let store: Arc<dyn WholeStore> = store;
     wiring::wire(
         config,
@@ -121,7 +121,7 @@ pub(crate) async fn open_live(context: &SessionContext, live: &str) -> Arc<Room>
 }
 
 /// Runs a task of a feature.
-pub(crate) async fn run_task_of_feature(parts: Parts, name: &str, stop: CancellationToken) {
+pub(crate) async fn run_task_of_feature(parts: GatewayParts, name: &str, stop: CancellationToken) {
     for (known, begin) in parts.of_features {
         if known == name {
             return begin(stop).await;

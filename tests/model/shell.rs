@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use rollcall::presence::desired_state::{DesiredState, Draft, Verdict};
-use rollcall::presence::turn::{Step, Turn, TurnContext};
+use rollcall::presence::desired_state::{ApplyVerdict, DesiredState, Draft};
+use rollcall::presence::turn::{Turn, TurnContext, TurnStep};
 use rollcall::store::{ApplyReply, MAX_BATCH, SliceEntry, SliceSize};
 
 use super::budget::Mutation;
@@ -111,20 +111,20 @@ impl World {
             let epoch = room.epoch;
             let ask = Call::AskRecord { epoch };
             let (why, call) = match turn.next(&mut room.desired) {
-                Step::CheckRecord if self.rules.lack(Mutation::NoLookAtRecord) => continue,
-                Step::CheckRecord => (Why::AskRecord(turn), ask),
-                Step::Complain(_) if self.rules.lack(Mutation::NoComplaint) => {
+                TurnStep::CheckRecord if self.rules.lack(Mutation::NoLookAtRecord) => continue,
+                TurnStep::CheckRecord => (Why::AskRecord(turn), ask),
+                TurnStep::Complain(_) if self.rules.lack(Mutation::NoComplaint) => {
                     room.desired.complained();
                     continue;
                 }
-                Step::Complain(incarnation) => {
+                TurnStep::Complain(incarnation) => {
                     let pass = PassCall {
                         wrong: Some(incarnation),
                         ..room.pass()
                     };
                     (Why::Complain(turn), Call::Pass(pass))
                 }
-                Step::Call(mut draft) => {
+                TurnStep::Call(mut draft) => {
                     draft.joins.sort();
                     draft.leaves.sort();
                     if draft.follows.is_none() && room.refuted {
@@ -136,8 +136,8 @@ impl World {
                         self.apply(id, epoch, draft),
                     )
                 }
-                Step::Over => (Why::Over, ask),
-                Step::GiveUp | Step::Done => return,
+                TurnStep::Over => (Why::Over, ask),
+                TurnStep::GiveUp | TurnStep::Done => return,
             };
             return self.call_as(id, Who::Job, why, call);
         }
@@ -197,7 +197,7 @@ impl World {
                     room.refused = Some(renewals);
                     room.unconfirmed = true;
                 }
-                let verdict: Verdict = room.desired.answered(&draft, &reply);
+                let verdict: ApplyVerdict = room.desired.answered(&draft, &reply);
                 turn.note_verdict(verdict, &room.desired);
                 let is_lost = is_refusal && room.desired.must_register();
                 let size = match reply {

@@ -1,4 +1,4 @@
-//! The store of the model: the real [`Slice`] and [`LeaseTable`], and the epoch in which the live is
+//! The store of the model: the real [`StoredSlice`] and [`LeaseTable`], and the epoch in which the live is
 //! open. Every call is one atomic step, as every script is. The store's clock advances only where a
 //! history says so.
 
@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use rollcall::base::ids::{Epoch, GatewayId, Group, LiveId, SliceId, UserId};
 use rollcall::presence::desired_state::{Draft, Standing};
-use rollcall::store::slice::Slice;
+use rollcall::store::slice::StoredSlice;
 use rollcall::store::{
     Apply, ApplyReply, Burial, Claim, Entries, Fence, Lease, LeaseReply, LeaseTable, Leases, Pass,
     PassCursor, RenewLease, SliceEntry, SliceLook, SliceSize,
@@ -107,7 +107,7 @@ impl Look {
 /// Everything that the store can lose.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Data {
-    pub slice: Slice,
+    pub slice: StoredSlice,
     pub leases: LeaseTable,
 }
 
@@ -127,7 +127,7 @@ pub struct Store {
     /// The epoch in which the live is open.
     pub epoch: u64,
     /// A copy of the slice.
-    pub copy: Option<Box<Slice>>,
+    pub copy: Option<Box<StoredSlice>>,
     /// The last epoch that was closed since the slice was last lost.
     over: u64,
     /// Whether the slice was ever lost or went back to a copy.
@@ -333,7 +333,7 @@ impl Store {
     /// The live closes, and opens again in the next epoch.
     pub fn close(&mut self, rules: &Rules) {
         if rules.lack(Mutation::NoFence) {
-            self.data.slice = Slice::default();
+            self.data.slice = StoredSlice::default();
         } else {
             self.data.slice.close(Epoch(self.epoch));
         }
@@ -351,7 +351,7 @@ impl Store {
     }
 
     pub fn lose_slice(&mut self) {
-        self.data.slice = Slice::default();
+        self.data.slice = StoredSlice::default();
         self.note_loss();
     }
 

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use rollcall::base::ids::{GatewayId, PostId};
 use rollcall::base::secret::Secret;
 use rollcall::config::{Config, SeenIds};
+use rollcall::features::feeds::store::fanout_jobs::FanoutJob;
 use rollcall::features::feeds::store::fanout_jobs::FanoutTask;
-use rollcall::features::feeds::store::fanout_jobs::Job;
-use rollcall::features::feeds::store::statuses::Entry;
 use rollcall::features::feeds::store::statuses::StatusId;
+use rollcall::features::feeds::store::statuses::TimelineEntry;
 use rollcall::store::Follows;
 use rollcall::store::StoreError;
 use serde_json::{Value, json};
@@ -142,12 +142,15 @@ async fn the_rule_allows_what_gateways_do_and_nothing_else() {
 async fn leave_passing_keys(cluster: &mut Cluster) {
     let store = cluster.begins("passing keys").await;
     store.fix_seen_ids(SeenIds::Text).await.unwrap();
-    let entry = Entry {
+    let entry = TimelineEntry {
         at: 7,
         id: StatusId::of_post(user(1), PostId::parse("p").unwrap()),
     };
     let task = FanoutTask::Add;
-    store.enqueue_fanout(&Job { task, entry }).await.unwrap();
+    store
+        .enqueue_fanout(&FanoutJob { task, entry })
+        .await
+        .unwrap();
     let worker = GatewayId::random();
     store.take_fanouts(&worker, 1).await.unwrap();
 }

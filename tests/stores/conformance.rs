@@ -15,9 +15,9 @@ use rollcall::base::secret::Secret;
 use rollcall::store::memory::MemoryStore;
 use rollcall::store::redis::{Access, ConnectError, RedisStore};
 use rollcall::store::{
-    Apply, ApplyReply, Arrived, ClaimedUser, CloseLive, CloseReason, Drift, Entries, Fence,
-    FinishClose, LiveRecord, LivingGateway, OpenLive, OpenReply, OpenedBy, Pass, Peaks,
-    RecordEvents, Refusal, SliceEntry, SliceLook, SliceSize, StoreResult, Terms, Uniques,
+    Apply, ApplyRefusal, ApplyReply, Arrived, ClaimedUser, CloseLive, CloseReason, Drift, Entries,
+    Fence, FinishClose, LiveRecord, LivingGateway, OpenLive, OpenReply, OpenedBy, Pass, Peaks,
+    RecordEvents, SliceEntry, SliceLook, SliceSize, StoreResult, Terms, Uniques,
 };
 
 use crate::acl::Cluster;
@@ -418,7 +418,7 @@ impl Caller {
 
 /// The answer to a call whose number does not fit, with the number of the entry that is there.
 pub fn is_refused(reply: &ApplyReply, entry: Option<u64>) -> bool {
-    matches!(reply, ApplyReply::Refused(Refusal { entry: found, .. }) if *found == entry)
+    matches!(reply, ApplyReply::Refused(ApplyRefusal { entry: found, .. }) if *found == entry)
 }
 
 /// An entry of a gateway that has said all.

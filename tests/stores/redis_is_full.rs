@@ -10,10 +10,10 @@ use std::time::Duration;
 use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{SliceId, UserId};
 use rollcall::config::AttendanceForm;
+use rollcall::features::feeds::store::fanout_jobs::FanoutJob;
 use rollcall::features::feeds::store::fanout_jobs::FanoutTask;
-use rollcall::features::feeds::store::fanout_jobs::Job;
-use rollcall::features::feeds::store::statuses::Entry;
 use rollcall::features::feeds::store::statuses::StatusId;
+use rollcall::features::feeds::store::statuses::TimelineEntry;
 use rollcall::features::feeds::store::timelines::Timeline;
 use rollcall::store::About;
 use rollcall::store::Apply;
@@ -122,9 +122,9 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
 
     // Followers are told of the close, which frees memory.
     let status = StatusId::of_live(user(1), live("42"), record.epoch);
-    let job = Job {
+    let job = FanoutJob {
         task: FanoutTask::Remove,
-        entry: Entry {
+        entry: TimelineEntry {
             at: record.opened_at,
             id: status,
         },

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::Duration;
 
-use rollcall::features::datagrams::wire::{Answer, Status};
+use rollcall::features::datagrams::wire::{DatagramAnswer, DatagramStatus};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UdpSocket;
@@ -41,7 +41,7 @@ on_both_stores! {
         app.leaves().await;
         world.figures_become("42", (0, 0), PATIENCE).await;
         world.fans_become("42", &[]).await;
-        app.hears_status(Status::Left).await;
+        app.hears_status(DatagramStatus::Left).await;
     }
 }
 
@@ -164,7 +164,7 @@ on_memory! {
         assert!(stays_silent(&stranger).await);
         // What was cut, padded and forged has used nothing up.
         app.sends(beat).await;
-        assert!(matches!(app.hears(PATIENCE).await, Some(Answer::Ack(_))));
+        assert!(matches!(app.hears(PATIENCE).await, Some(DatagramAnswer::Ack(_))));
     }
 }
 
@@ -199,9 +199,9 @@ on_memory! {
         world.open("42").await;
         let mut app = world.app_in("u1", "42").await;
         world.backend().close("42").await;
-        app.hears_status(Status::Closed).await;
+        app.hears_status(DatagramStatus::Closed).await;
         world.open("42").await;
-        app.hears_status(Status::Closed).await;
+        app.hears_status(DatagramStatus::Closed).await;
         assert_eq!(world.figures("42").await, (0, 0));
     }
 }
@@ -213,7 +213,7 @@ on_memory! {
         let mut app = world.app_in("u1", "42").await;
         world.figures_become("42", (1, 0), PATIENCE).await;
         world.backend().ban("42", "u1", 60).await;
-        app.hears_status(Status::Removed).await;
+        app.hears_status(DatagramStatus::Removed).await;
         world.figures_become("42", (0, 0), PATIENCE).await;
     }
 }
@@ -240,7 +240,7 @@ on_redis! {
         })
         .await;
         app.goes_to(udp_address(&world).await);
-        app.hears_status(Status::Left).await;
+        app.hears_status(DatagramStatus::Left).await;
     }
 }
 
@@ -287,7 +287,7 @@ fn a_gateway_that_stops_sends_its_apps_to_another_one() {
         let mut app = stopping.app_in("u1", "42").await;
         other.figures_become("42", (1, 0), PATIENCE).await;
         stopping.process().terminate();
-        app.hears_status(Status::Move).await;
+        app.hears_status(DatagramStatus::Move).await;
         app.goes_to(udp_address(&other).await);
         app.settles().await;
         let staying = app.stays(vec![udp_address(&other).await]);

@@ -15,11 +15,8 @@ use crate::support::postgres::{FOLLOWS, PASSWORD, Postgres};
 use crate::support::program::Program;
 use crate::support::stores::story;
 use crate::support::viewer::Viewer;
-use crate::support::wait::{SLACK, becomes, same, until};
+use crate::support::wait::{BACK, SLACK, becomes};
 use crate::support::world::{World, timings};
-
-/// The longest pause of the breaker and the longest wait for a retry, one after the other.
-const BACK: Duration = Duration::from_secs(8);
 
 fn asks(database: &Postgres) -> impl FnOnce(&mut Config) + use<> {
     asks_at(database.url(), database.password_file())
@@ -33,13 +30,6 @@ fn asks_at(url: String, password: PathBuf) -> impl FnOnce(&mut Config) + use<> {
         config.fan_timeout = Duration::from_millis(600);
         config.fan_ttl = Duration::from_millis(500);
     }
-}
-
-async fn breaker_becomes(world: &World, state: f64) {
-    until("the breaker", BACK, async || {
-        same(world.metric("rollcall_fan_breaker").await, state)
-    })
-    .await;
 }
 
 #[test]
@@ -80,7 +70,7 @@ fn a_new_password_is_read_with_sighup() {
         let statements = "BEGIN; UPDATE follows SET user_id = 'u0'; ALTER ROLE rollcall PASSWORD 'another'; COMMIT; \
                           SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rollcall'";
         database.run(statements).await;
-        breaker_becomes(&world, 2.0).await;
+        world.breaker_becomes(2.0).await;
         std::fs::write(database.password_file(), "another").unwrap();
         world.reload().await;
         world.fans_become_within("42", &["u0"], BACK + SLACK).await;
@@ -131,7 +121,7 @@ fn a_database_that_is_stopped_turns_nobody_away_and_is_asked_again_when_it_is_ba
         let mut crowd = world.crowd("u", 3, "42").await;
         world.fans_become("42", &["u0", "u1"]).await;
         database.stop();
-        breaker_becomes(&world, 2.0).await;
+        world.breaker_becomes(2.0).await;
         let mut late = world.viewer_in("late", "42").await;
         world
             .fans_stay("42", &["u0", "u1"], world.config.fan_ttl * 4)
@@ -145,7 +135,7 @@ fn a_database_that_is_stopped_turns_nobody_away_and_is_asked_again_when_it_is_ba
             .fans_become_within("42", &["late", "u0", "u1"], BACK + SLACK)
             .await;
         world.acks_become(&mut late, Some(true), 4, 3).await;
-        breaker_becomes(&world, 0.0).await;
+        world.breaker_becomes(0.0).await;
     });
 }
 
@@ -163,7 +153,7 @@ fn a_table_that_is_locked_holds_up_nobody() {
         lock.execute("BEGIN; LOCK TABLE follows IN ACCESS EXCLUSIVE MODE")
             .await
             .unwrap();
-        breaker_becomes(&world, 2.0).await;
+        world.breaker_becomes(2.0).await;
         let _late = world.viewer_in("late", "42").await;
         crowd.remove(0).close().await;
         world
@@ -208,7 +198,7 @@ fn with_authorities_of_its_own_a_gateway_asks_only_a_database_that_proves_its_na
 async fn nobody_is_told_to_be_a_fan(world: &World) {
     world.open("42").await;
     let mut viewer = world.viewer_in("u1", "42").await;
-    breaker_becomes(world, 2.0).await;
+    world.breaker_becomes(2.0).await;
     assert_eq!(viewer.heartbeat().await.fan, None);
 }
 

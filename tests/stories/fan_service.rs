@@ -15,11 +15,8 @@ use crate::support::fan_service::{FanService, Mood, Question};
 use crate::support::stores::story;
 use crate::support::tls_door::tls_before;
 use crate::support::viewer::Viewer;
-use crate::support::wait::{PATIENCE, SLACK, becomes, fits, same, until};
+use crate::support::wait::{BACK, PATIENCE, SLACK, becomes, fits, same, until};
 use crate::support::world::World;
-
-/// The longest pause of the breaker and the longest wait for a retry, one after the other.
-const BACK: Duration = Duration::from_secs(8);
 
 fn asks(service: &FanService) -> impl FnOnce(&mut Config) {
     let url = Secret::new(service.url());
@@ -41,14 +38,6 @@ async fn world_of(service: &FanService) -> World {
 
 async fn says(viewer: &mut Viewer, fan: Option<bool>) {
     assert_eq!(viewer.heartbeat().await.fan, fan);
-}
-
-/// The breaker's state, as the metrics have it.
-async fn breaker_becomes(world: &World, state: f64) {
-    until("the breaker", BACK, async || {
-        same(world.metric("rollcall_fan_breaker").await, state)
-    })
-    .await;
 }
 
 #[test]
@@ -125,7 +114,7 @@ fn a_service_that_does_not_answer_holds_up_nobody() {
         world.fans_become("42", &["u0", "u1"]).await;
         world.acks_become(&mut crowd[2], Some(false), 3, 2).await;
         service.is(Mood::Silent);
-        breaker_becomes(&world, 2.0).await;
+        world.breaker_becomes(2.0).await;
         let mut late = world.viewer_in("late", "42").await;
         says(&mut late, None).await;
         // Who leaves is out at once, and known fans stay beyond `fan-ttl`.
@@ -144,7 +133,7 @@ fn a_service_that_does_not_answer_holds_up_nobody() {
             .fans_become_within("42", &["late", "u1"], BACK + SLACK)
             .await;
         world.acks_become(&mut late, Some(true), 3, 2).await;
-        breaker_becomes(&world, 0.0).await;
+        world.breaker_becomes(0.0).await;
         for viewer in crowd.iter_mut().chain([&mut late]) {
             assert!(viewer.is_connected().await, "{}", viewer.user);
         }
@@ -161,7 +150,7 @@ fn a_service_that_fails_is_asked_seldom_and_makes_nobody_a_stranger() {
         // Nobody is a fan any more, but the service says so only when it answers again.
         service.knows(&["late"]);
         service.is(Mood::Status(500));
-        breaker_becomes(&world, 2.0).await;
+        world.breaker_becomes(2.0).await;
         let before = service.questions().len();
         let mut late = world.viewer_in("late", "42").await;
         world.fans_stay("42", &["u0"], Duration::from_secs(4)).await;
@@ -353,7 +342,7 @@ fn a_service_behind_tls_must_prove_its_name_and_a_new_token_is_read_with_sighup(
         let world = World::on_memory(asks_trusting(&Certificates::for_host("IP:127.0.0.1"))).await;
         world.open("42").await;
         let mut viewer = world.viewer_in("u1", "42").await;
-        breaker_becomes(&world, 2.0).await;
+        world.breaker_becomes(2.0).await;
         says(&mut viewer, None).await;
         let told =
             |question: &Question| question.authorization.as_deref() == Some("Bearer the third");

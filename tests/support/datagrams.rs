@@ -8,7 +8,9 @@ use data_encoding::BASE64URL_NOPAD;
 use rollcall::base::session_key::SessionKey;
 use rollcall::config::Config;
 use rollcall::features::datagrams::wire;
-use rollcall::features::datagrams::wire::{Ack, Answer, Cookie, Counter, DatagramKey, Status};
+use rollcall::features::datagrams::wire::{
+    Cookie, Counter, DatagramAck, DatagramAnswer, DatagramKey, DatagramStatus,
+};
 use serde_json::Value;
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
@@ -136,7 +138,7 @@ impl App {
     // ------------------------------------------------------------------------------------- hearing
 
     /// The next authentic answer; `None` if none comes in time.
-    pub async fn hears(&mut self, within: Duration) -> Option<Answer> {
+    pub async fn hears(&mut self, within: Duration) -> Option<DatagramAnswer> {
         let deadline = Instant::now() + within;
         let mut buffer = [0; 2_048];
         loop {
@@ -144,19 +146,19 @@ impl App {
             let Ok(Ok((length, _))) = received else {
                 return None;
             };
-            if let Some(answer) = Answer::read(&buffer[..length], &self.key) {
+            if let Some(answer) = DatagramAnswer::read(&buffer[..length], &self.key) {
                 return Some(answer);
             }
         }
     }
 
     /// The next ack for this datagram, if it comes within one try.
-    async fn is_acked(&mut self, counter: Counter) -> Option<Ack> {
+    async fn is_acked(&mut self, counter: Counter) -> Option<DatagramAck> {
         let deadline = Instant::now() + TRY_AGAIN;
         while let Some(left) = deadline.checked_duration_since(Instant::now()) {
             match self.hears(left).await? {
-                Answer::Ack(ack) if ack.counter == counter => return Some(ack),
-                Answer::Challenge(challenge) if challenge.counter == self.counter => {
+                DatagramAnswer::Ack(ack) if ack.counter == counter => return Some(ack),
+                DatagramAnswer::Challenge(challenge) if challenge.counter == self.counter => {
                     self.says_hello(challenge.cookie).await;
                     return Box::pin(self.is_acked(self.counter)).await;
                 }
@@ -185,7 +187,7 @@ impl App {
     }
 
     /// Beats until a beat, or the hello after it, is acknowledged.
-    pub async fn beat(&mut self) -> Ack {
+    pub async fn beat(&mut self) -> DatagramAck {
         let beats = async {
             loop {
                 let beat = self.makes_beat();
@@ -200,11 +202,11 @@ impl App {
 
     /// Has its address validated.
     pub async fn settles(&mut self) {
-        assert_eq!(self.beat().await.status, Status::Here);
+        assert_eq!(self.beat().await.status, DatagramStatus::Here);
     }
 
     /// Beats until the answer has this status.
-    pub async fn hears_status(&mut self, status: Status) {
+    pub async fn hears_status(&mut self, status: DatagramStatus) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let ack = self.beat().await;
@@ -228,7 +230,7 @@ impl App {
             }
         };
         let ack = timeout(PATIENCE, leave).await.expect("an ack in time");
-        assert_eq!(ack.status, Status::Left);
+        assert_eq!(ack.status, DatagramStatus::Left);
     }
 
     /// Beats for so long, as often as the gateway wants.
@@ -236,7 +238,7 @@ impl App {
         let end = Instant::now() + span;
         while Instant::now() < end {
             let ack = self.beat().await;
-            assert_eq!(ack.status, Status::Here);
+            assert_eq!(ack.status, DatagramStatus::Here);
             tokio::time::sleep(Duration::from_millis(ack.beat_ms.into())).await;
         }
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::redis_view::Redis;
 use super::viewer::Viewer;
-use super::wait::{PATIENCE, names, same, throughout, until};
+use super::wait::{BACK, PATIENCE, names, same, throughout, until};
 use super::world::World;
 
 impl World {
@@ -126,6 +126,14 @@ impl World {
     pub async fn readyz_becomes(&self, status: u16) {
         until("/readyz", PATIENCE, || async {
             same(self.backend.get("/readyz").await.status, status)
+        })
+        .await;
+    }
+
+    /// Waits until the breaker before the source of fans is in this state.
+    pub async fn breaker_becomes(&self, state: f64) {
+        until("the breaker", BACK, async || {
+            same(self.metric("rollcall_fan_breaker").await, state)
         })
         .await;
     }

@@ -14,6 +14,10 @@ pub const PATIENCE: Duration = Duration::from_secs(8);
 /// What a promise's upper bound gets on top, for the noise of a busy machine.
 pub const SLACK: Duration = Duration::from_millis(1_500);
 
+/// The longest pause of the breaker before a source of fans, and the longest wait for a retry, one
+/// after the other.
+pub const BACK: Duration = Duration::from_secs(8);
+
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(15);
 

@@ -1,10 +1,10 @@
-//! How large the repository is: lines without comments, blank lines and, in `src`, tests. Only the
-//! folders that are counted here have a ceiling.
+//! How large the repository is: lines without comments, blank lines and, in `src`, tests, and type
+//! names that mean several things. What is counted here has a ceiling.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::imports::{Tree, is_test};
-use super::lexer::{tokens_with_literals, without_tests};
+use super::lexer::{tokens, tokens_with_literals, without_tests};
 
 /// The lines of each folder at the top of the repository, and of each entry of `src`.
 pub fn sizes(tree: &Tree) -> BTreeMap<String, usize> {
@@ -36,6 +36,34 @@ fn lines(text: &str, of_production: bool) -> usize {
         token.line..=last
     });
     on_lines.collect::<BTreeSet<usize>>().len()
+}
+
+/// The names of types that several files define. Tests are left out, and so are types that belong
+/// to a trait or to a function.
+pub fn shared_names(tree: &Tree) -> BTreeSet<String> {
+    let (mut known, mut shared) = (BTreeSet::new(), BTreeSet::new());
+    for (_, text) in tree.iter().filter(|(file, _)| !is_test(file)) {
+        let names = type_names(text);
+        shared.extend(names.intersection(&known).cloned());
+        known.extend(names);
+    }
+    shared
+}
+
+fn type_names(text: &str) -> BTreeSet<String> {
+    let (code, _) = without_tests(&tokens(text));
+    let (mut names, mut depth) = (BTreeSet::new(), 0);
+    for pair in code.windows(2) {
+        match pair[0].text.as_str() {
+            "{" | "(" | "[" => depth += 1,
+            "}" | ")" | "]" => depth -= 1,
+            "struct" | "enum" | "trait" | "type" if depth == 0 => {
+                names.insert(pair[1].text.clone());
+            }
+            _ => {}
+        }
+    }
+    names
 }
 
 /// Folders that have more lines than their ceiling allows.

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::figures::{Figures, Who};
-use crate::report::{Report, Spread};
+use super::figures::{RunFigures, Who};
+use crate::report::{RunReport, ValueSpread};
 
 const BUDGETS: &str = include_str!("../../budgets.toml");
 
@@ -46,7 +46,7 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    pub(crate) fn new(budget: Budget, figures: &Figures) -> Self {
+    pub(crate) fn new(budget: Budget, figures: &RunFigures) -> Self {
         let Budget { row, measure, .. } = &budget;
         let found = match budget.of {
             Some(of) => figures.ratios(row, measure, of),
@@ -54,9 +54,9 @@ impl Judged {
                 .rounds(row, measure, Who::Rollcall)
                 .map(<[f64]>::to_vec),
         };
-        let verdict = match found.as_deref().and_then(Spread::of) {
+        let verdict = match found.as_deref().and_then(ValueSpread::of) {
             None => Verdict::NotMeasured,
-            Some(Spread { median, .. }) => {
+            Some(ValueSpread { median, .. }) => {
                 let kept = budget.at_least.is_none_or(|least| median >= least)
                     && budget.at_most.is_none_or(|most| median <= most);
                 if kept { Verdict::Kept } else { Verdict::Broken }
@@ -69,7 +69,7 @@ impl Judged {
         }
     }
 
-    pub(crate) fn judge(&self, report: &mut Report) {
+    pub(crate) fn judge(&self, report: &mut RunReport) {
         let Budget {
             row,
             measure,
@@ -77,7 +77,7 @@ impl Judged {
             at_least,
             at_most,
         } = &self.budget;
-        let found = match self.found.as_deref().and_then(Spread::of) {
+        let found = match self.found.as_deref().and_then(ValueSpread::of) {
             Some(found) => found.to_string(),
             None => "not measured".to_owned(),
         };
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_median_is_held_against_the_bound() {
-        let mut figures = Figures::default();
+        let mut figures = RunFigures::default();
         let none = Judged::new(budget(None, None, Some(1.0)), &figures);
         assert_eq!(none.verdict, Verdict::NotMeasured);
         for (ours, bare) in [(90.0, 100.0), (99.0, 100.0), (95.0, 100.0)] {

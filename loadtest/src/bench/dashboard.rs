@@ -10,8 +10,8 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::generator::order::live;
-use crate::client::{self, Failure, Socket};
-use crate::dashboard::{Counts, Dashboard, Update};
+use crate::client::{self, Failure, WebSocket};
+use crate::dashboard::{Dashboard, DashboardCounts, Update};
 use crate::tally::unix_micros;
 use crate::target::Target;
 
@@ -19,7 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Counts, and when they came.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shown {
+pub(crate) struct TimedCounts {
     /// Unix microseconds.
     pub(crate) at: u64,
     pub(crate) viewers: u64,
@@ -28,21 +28,21 @@ pub(crate) struct Shown {
 
 /// A dashboard of one live; it closes when this is dropped.
 pub(crate) struct DashboardLog {
-    shown: UnboundedReceiver<Shown>,
-    now: Option<Shown>,
+    shown: UnboundedReceiver<TimedCounts>,
+    now: Option<TimedCounts>,
     /// What came since [`DashboardLog::take`].
-    since: Vec<Shown>,
+    since: Vec<TimedCounts>,
     _reader: AbortOnDropHandle<()>,
 }
 
 /// A socket to a gateway.
-pub(crate) async fn socket(server: SocketAddr, query: &str) -> anyhow::Result<Socket> {
+pub(crate) async fn socket(server: SocketAddr, query: &str) -> anyhow::Result<WebSocket> {
     client::connect(&Target::gateway(server), None, query, DEADLINE)
         .await
         .map_err(failed)
 }
 
-pub(crate) async fn send(socket: &mut Socket, text: String) -> anyhow::Result<()> {
+pub(crate) async fn send(socket: &mut WebSocket, text: String) -> anyhow::Result<()> {
     client::send(socket, text).await.map_err(failed)
 }
 
@@ -59,10 +59,10 @@ impl DashboardLog {
         let (to_log, shown) = unbounded_channel();
         let reader = tokio::spawn(async move {
             while let Ok(update) = dashboard.next().await {
-                let Update::Counts(Counts { viewers, fans, .. }) = update else {
+                let Update::Counts(DashboardCounts { viewers, fans, .. }) = update else {
                     continue;
                 };
-                let shown = Shown {
+                let shown = TimedCounts {
                     at: unix_micros(),
                     viewers: viewers.max(0) as u64,
                     fans: fans.max(0) as u64,
@@ -81,7 +81,7 @@ impl DashboardLog {
     }
 
     /// Everything shown since the last call.
-    pub(crate) fn take(&mut self) -> Vec<Shown> {
+    pub(crate) fn take(&mut self) -> Vec<TimedCounts> {
         while let Ok(shown) = self.shown.try_recv() {
             self.keep(shown);
         }
@@ -106,7 +106,7 @@ impl DashboardLog {
         }
     }
 
-    fn keep(&mut self, shown: Shown) {
+    fn keep(&mut self, shown: TimedCounts) {
         self.now = Some(shown);
         self.since.push(shown);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::plot::{Line, Panel};
+use crate::report::plot::{Panel, PlotLine};
 
 /// Who was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -30,9 +30,9 @@ type Measure = BTreeMap<Who, Vec<f64>>;
 
 /// Everything of one run: measures by row. A measure's name ends with its unit.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Figures(BTreeMap<String, BTreeMap<String, Measure>>);
+pub(crate) struct RunFigures(BTreeMap<String, BTreeMap<String, Measure>>);
 
-impl Figures {
+impl RunFigures {
     /// Notes the value of one round.
     pub(crate) fn note(&mut self, row: &str, who: Who, measure: &str, value: f64) {
         let row = self.0.entry(row.to_owned()).or_default();
@@ -62,7 +62,7 @@ impl Figures {
         let mut panels = Vec::new();
         for (row, measures) in &self.0 {
             for (measure, contenders) in measures {
-                let lines = contenders.iter().map(|(who, rounds)| Line {
+                let lines = contenders.iter().map(|(who, rounds)| PlotLine {
                     name: who.as_str().to_owned(),
                     points: (1..).map(f64::from).zip(rounds.iter().copied()).collect(),
                 });
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_round_by_round() {
-        let mut figures = Figures::default();
+        let mut figures = RunFigures::default();
         for (ours, theirs) in [(10.0, 20.0), (30.0, 30.0), (8.0, 10.0)] {
             figures.note("r", Who::Rollcall, "m", ours);
             figures.note("r", Who::Bare, "m", theirs);

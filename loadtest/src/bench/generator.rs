@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use order::{Order, Outcome};
+use order::{Order, OrderOutcome};
 use work::{AnyClients, carry_out};
 
 use super::child::{Child, end};
@@ -68,7 +68,7 @@ fn child_run() -> anyhow::Result<()> {
 }
 
 /// A generator in a process of its own; it ends when this is dropped.
-pub(crate) struct Generator(Child<Order, Outcome>);
+pub(crate) struct Generator(Child<Order, OrderOutcome>);
 
 impl Generator {
     pub(crate) fn start() -> anyhow::Result<Self> {
@@ -76,7 +76,7 @@ impl Generator {
     }
 
     /// Does one thing.
-    pub(crate) async fn carry_out(&mut self, order: &Order) -> anyhow::Result<Outcome> {
+    pub(crate) async fn carry_out(&mut self, order: &Order) -> anyhow::Result<OrderOutcome> {
         self.0.tell(order).await?;
         let outcome = self.0.hear(ORDER_DEADLINE).await?;
         match &outcome.gave_up {
@@ -90,11 +90,11 @@ impl Generator {
 pub(crate) async fn together(
     generators: &mut [Generator],
     orders: &[Order],
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<OrderOutcome> {
     for (generator, order) in generators.iter_mut().zip(orders) {
         generator.0.tell(order).await?;
     }
-    let mut sum = Outcome::default();
+    let mut sum = OrderOutcome::default();
     for generator in generators.iter_mut().take(orders.len()) {
         sum.merge(&generator.0.hear(ORDER_DEADLINE).await?);
     }

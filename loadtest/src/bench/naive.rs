@@ -25,13 +25,13 @@ const CONNECTIONS: usize = 4;
 const EXPIRE_S: i64 = 15;
 
 #[derive(Deserialize)]
-struct Asked<'a> {
+struct NaiveRequest<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
 }
 
 #[derive(Serialize)]
-struct Ack<'a> {
+struct NaiveAck<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     live_id: &'a str,
@@ -42,21 +42,21 @@ struct Ack<'a> {
 }
 
 #[derive(Serialize)]
-struct Joined<'a> {
+struct NaiveJoined<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     live_id: &'a str,
 }
 
 /// A viewer and the place of the viewer in the keys of Redis.
-pub(crate) struct Viewer {
+pub(crate) struct NaiveViewer {
     user: String,
     followers: String,
     online: String,
 }
 
 /// What Redis said to a heartbeat.
-pub(crate) struct Heard {
+pub(crate) struct NaiveAnswer {
     pub(crate) fan: bool,
     pub(crate) fans: i64,
 }
@@ -100,12 +100,17 @@ async fn enter(stream: TcpStream, redis: Pool) {
             .to_owned()
     };
     let live = field("live_id=");
-    let viewer = Viewer::new(field("user_id="), &live, &field("streamer_id="));
+    let viewer = NaiveViewer::new(field("user_id="), &live, &field("streamer_id="));
     tokio::spawn(async move { stay(socket, &live, viewer, &redis).await });
 }
 
-async fn stay(mut socket: WebSocketStream<TcpStream>, live: &str, viewer: Viewer, redis: &Pool) {
-    let joined = serde_json::to_string(&Joined {
+async fn stay(
+    mut socket: WebSocketStream<TcpStream>,
+    live: &str,
+    viewer: NaiveViewer,
+    redis: &Pool,
+) {
+    let joined = serde_json::to_string(&NaiveJoined {
         kind: "joined",
         live_id: live,
     })
@@ -117,11 +122,13 @@ async fn stay(mut socket: WebSocketStream<TcpStream>, live: &str, viewer: Viewer
         let Message::Text(text) = message else {
             continue;
         };
-        if serde_json::from_str::<Asked<'_>>(&text).is_ok_and(|asked| asked.kind == "heartbeat") {
-            let Ok(Heard { fan, fans }) = viewer.heartbeat(redis).await else {
+        if serde_json::from_str::<NaiveRequest<'_>>(&text)
+            .is_ok_and(|asked| asked.kind == "heartbeat")
+        {
+            let Ok(NaiveAnswer { fan, fans }) = viewer.heartbeat(redis).await else {
                 return;
             };
-            let ack = Ack {
+            let ack = NaiveAck {
                 kind: "heartbeat_ack",
                 live_id: live,
                 fan,
@@ -137,7 +144,7 @@ async fn stay(mut socket: WebSocketStream<TcpStream>, live: &str, viewer: Viewer
     }
 }
 
-impl Viewer {
+impl NaiveViewer {
     pub(crate) fn new(user: String, live: &str, streamer: &str) -> Self {
         Self {
             user,
@@ -147,14 +154,14 @@ impl Viewer {
     }
 
     /// The four calls.
-    pub(crate) async fn heartbeat(&self, redis: &Pool) -> anyhow::Result<Heard> {
+    pub(crate) async fn heartbeat(&self, redis: &Pool) -> anyhow::Result<NaiveAnswer> {
         let since: Option<f64> = redis.zscore(&self.followers, &self.user).await?;
         if since.is_some() {
             let _: i64 = redis.sadd(&self.online, &self.user).await?;
             let _: i64 = redis.expire(&self.online, EXPIRE_S, None).await?;
         }
         let fans: i64 = redis.scard(&self.online).await?;
-        Ok(Heard {
+        Ok(NaiveAnswer {
             fan: since.is_some(),
             fans,
         })

@@ -15,11 +15,11 @@ use clap::Args;
 use serde_json::json;
 use tokio::process::Command;
 
-use super::figures::{Figures, Who};
+use super::figures::{RunFigures, Who};
 use super::generator::Generator;
 use super::generator::order::{Crowd, Enter, Order};
-use super::servers::{Gateway, Programs, Redis, Server};
-use crate::report::Report;
+use super::servers::{BenchGateway, Programs, Redis, Server};
+use crate::report::RunReport;
 
 const LIVES: usize = 10;
 const BEAT_S: f64 = 1.0;
@@ -54,7 +54,7 @@ pub(crate) fn main(args: &ProfileArgs) -> ExitCode {
     crate::report::end(run(args), false, false)
 }
 
-async fn run(args: &ProfileArgs) -> anyhow::Result<Report> {
+async fn run(args: &ProfileArgs) -> anyhow::Result<RunReport> {
     let programs = Programs::find(args.gateway_bin.as_deref())?;
     let scratch = tempfile::tempdir()?;
     let dir = args.keep.as_deref().unwrap_or(scratch.path());
@@ -64,7 +64,7 @@ async fn run(args: &ProfileArgs) -> anyhow::Result<Report> {
         !(args.heap && cfg!(feature = "jemalloc")),
         "valgrind does not see the heap of jemalloc: build both programs with --no-default-features"
     );
-    let mut figures = Figures::default();
+    let mut figures = RunFigures::default();
     for who in [Who::Rollcall, Who::Bare] {
         if args.heap {
             let bytes = weigh(&programs, who, dir, args.sockets.into()).await?;
@@ -78,7 +78,7 @@ async fn run(args: &ProfileArgs) -> anyhow::Result<Report> {
             count(&programs, who, dir, args, &mut figures).await?;
         }
     }
-    Report::of(&json!({ "counted": figures }))
+    RunReport::of(&json!({ "counted": figures }))
 }
 
 /// A server under one of valgrind's tools, and its Redis.
@@ -102,7 +102,7 @@ impl ProfiledServer {
         let (program, own) = match who {
             Who::Rollcall => (
                 &programs.gateway,
-                [&Gateway::args(&url)[..], &["--track-online", "off"]].concat(),
+                [&BenchGateway::args(&url)[..], &["--track-online", "off"]].concat(),
             ),
             other => (&programs.this, vec![other.as_str()]),
         };
@@ -119,7 +119,7 @@ impl ProfiledServer {
                 _redis: redis,
             });
         }
-        let gateway = Gateway::of(server)?;
+        let gateway = BenchGateway::of(server)?;
         gateway.open(LIVES, None).await?;
         Ok(Self {
             server: gateway.server,
@@ -173,7 +173,7 @@ async fn count(
     who: Who,
     dir: &Path,
     args: &ProfileArgs,
-    figures: &mut Figures,
+    figures: &mut RunFigures,
 ) -> anyhow::Result<()> {
     let sockets = usize::from(args.sockets);
     let seconds = f64::from(args.seconds);

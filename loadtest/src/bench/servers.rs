@@ -96,7 +96,7 @@ pub(crate) async fn redis_version() -> String {
 }
 
 /// What a Redis had done at one moment.
-pub(crate) struct Reading {
+pub(crate) struct RedisReading {
     cpu: f64,
     /// Inner ones of scripts among them.
     commands: CommandCounts,
@@ -104,7 +104,7 @@ pub(crate) struct Reading {
 }
 
 /// What it did in a while.
-pub(crate) struct Work {
+pub(crate) struct RedisWork {
     pub(crate) seconds: f64,
     /// CPU seconds.
     pub(crate) cpu: f64,
@@ -186,8 +186,8 @@ impl Redis {
         used.context("INFO memory says no used_memory")
     }
 
-    pub(crate) async fn read(&self) -> anyhow::Result<Reading> {
-        Ok(Reading {
+    pub(crate) async fn read(&self) -> anyhow::Result<RedisReading> {
+        Ok(RedisReading {
             commands: CommandCounts::read(&Target::plain(self.server.addr)).await?,
             cpu: self.server.cpu()?,
             at: Instant::now(),
@@ -195,11 +195,11 @@ impl Redis {
     }
 
     /// Its work since a reading.
-    pub(crate) async fn since(&self, before: &Reading) -> anyhow::Result<Work> {
+    pub(crate) async fn since(&self, before: &RedisReading) -> anyhow::Result<RedisWork> {
         let seconds = before.at.elapsed().as_secs_f64();
         let cpu = self.server.cpu()? - before.cpu;
         let commands = CommandCounts::read(&Target::plain(self.server.addr)).await?;
-        Ok(Work {
+        Ok(RedisWork {
             seconds,
             cpu,
             commands: commands.total_since(&before.commands),
@@ -282,7 +282,7 @@ impl Programs {
         Ok(Self { gateway, this })
     }
 
-    pub(crate) async fn gateway(&self, redis: &Redis) -> anyhow::Result<Gateway> {
+    pub(crate) async fn gateway(&self, redis: &Redis) -> anyhow::Result<BenchGateway> {
         self.gateway_with(redis, None, &[]).await
     }
 
@@ -292,16 +292,16 @@ impl Programs {
         redis: &Redis,
         secret: Option<&Path>,
         flags: &[&str],
-    ) -> anyhow::Result<Gateway> {
+    ) -> anyhow::Result<BenchGateway> {
         let url = redis.url();
         let mut flags = flags.to_vec();
-        flags.extend(Gateway::args(&url));
+        flags.extend(BenchGateway::args(&url));
         // What it costs is a row of its own.
         if !flags.contains(&"--track-online") {
             flags.extend(["--track-online", "off"]);
         }
         let Some(secret) = secret else {
-            return Gateway::of(Server::start(&self.gateway, &flags).await?);
+            return BenchGateway::of(Server::start(&self.gateway, &flags).await?);
         };
         let file = secret
             .to_str()
@@ -314,7 +314,7 @@ impl Programs {
             "--http-rate",
             "0",
         ]);
-        Gateway::of(Server::start(&self.gateway, &flags).await?)?.with_tokens_of(secret)
+        BenchGateway::of(Server::start(&self.gateway, &flags).await?)?.with_tokens_of(secret)
     }
 
     pub(crate) async fn bare(&self) -> anyhow::Result<Server> {
@@ -335,14 +335,14 @@ impl Programs {
 }
 
 /// A gateway and its HTTP API.
-pub(crate) struct Gateway {
+pub(crate) struct BenchGateway {
     pub(crate) server: Server,
     pub(crate) http: reqwest::Client,
     /// Of a service, if the gateway wants one.
     token: Option<String>,
 }
 
-impl Gateway {
+impl BenchGateway {
     /// How a gateway of the bench is started.
     pub(crate) fn args(redis: &str) -> [&str; 8] {
         // The bound on handshakes guards a gateway against a crowd that comes back at once; here

@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use tempfile::NamedTempFile;
 
-use super::figures::{Figures, Who};
-use super::servers::{Gateway, Programs, Redis};
+use super::figures::{RunFigures, Who};
+use super::servers::{BenchGateway, Programs, Redis};
 
 /// What a gateway asks of its sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -81,7 +81,7 @@ pub(crate) struct Bench {
     secret: Option<NamedTempFile>,
     /// The row that is at work.
     pub(super) row: &'static str,
-    pub(super) figures: Figures,
+    pub(super) figures: RunFigures,
 }
 
 impl Bench {
@@ -102,7 +102,7 @@ impl Bench {
             secret: (args.auth == Auth::Jwt).then(secret).transpose()?,
             args,
             row: "",
-            figures: Figures::default(),
+            figures: RunFigures::default(),
         })
     }
 
@@ -146,7 +146,7 @@ impl Bench {
         viewers: usize,
         lives: usize,
         flags: &[&str],
-    ) -> anyhow::Result<(Redis, Gateway)> {
+    ) -> anyhow::Result<(Redis, BenchGateway)> {
         let redis = Redis::start().await?;
         redis.follow(viewers, lives).await?;
         let gateway = self.programs.gateway_with(&redis, None, flags).await?;

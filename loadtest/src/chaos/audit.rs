@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use rollcall::presence::figures::Quality;
 use tokio::time::{Instant, sleep};
 
 use super::findings::{Broken, Promise};
@@ -13,8 +14,7 @@ use super::keys::{self, may_exist};
 use super::observer::read;
 use super::run_state::RunState;
 use super::testbed::Testbed;
-use crate::client::Quality;
-use crate::dashboard::Counts;
+use crate::dashboard::DashboardCounts;
 use simulation::expectation::{Live, User};
 
 const LOOK: Duration = Duration::from_millis(250);
@@ -190,7 +190,7 @@ async fn online(testbed: &Testbed, wrong: &mut Vec<Broken>) {
 fn dashboards(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
     let fans = fact.fans.len() as i64;
     let viewers = fact.here.len() as i64;
-    let right = Counts {
+    let right = DashboardCounts {
         epoch: fact.epoch as u32,
         viewers,
         fans,

@@ -26,7 +26,7 @@ pub(crate) struct AuditCommand {
 }
 
 #[derive(Deserialize)]
-struct Report {
+struct AuditReport {
     findings: Vec<Finding>,
 }
 
@@ -51,7 +51,7 @@ impl AuditCommand {
         }
     }
 
-    async fn ask(&self, gateways: &[SocketAddr]) -> anyhow::Result<Report> {
+    async fn ask(&self, gateways: &[SocketAddr]) -> anyhow::Result<AuditReport> {
         let mut command = Command::new(&self.program);
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ROLLCALL_")) {
             command.env_remove(name);

@@ -1,42 +1,43 @@
 //! A dashboard for each live on each gateway, open during the whole run. Each message is checked
 //! against what a dashboard must never show; an audit compares the last one with the truth.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use rollcall::presence::figures::Quality;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::findings::{Broken, Promise};
 use super::run_state::{CONNECT_WITHIN, RunState};
-use crate::client::Quality;
-use crate::dashboard::{Counts, Dashboard, Update};
-use crate::error_kind::Kind;
-use simulation::expectation::{Live, Place};
+use crate::dashboard::{Dashboard, DashboardCounts, Update};
+use crate::error_kind::ErrorName;
+use simulation::expectation::{Live, SocketAt};
 
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 /// What the dashboards of all lives show, and what they must.
 #[derive(Default)]
-struct Shown {
+struct ShownCounts {
     /// By live and gateway.
-    now: Vec<Vec<Option<Counts>>>,
+    now: Vec<Vec<Option<DashboardCounts>>>,
     /// Viewers and fans, by live: no dashboard may show fewer.
     held: Vec<Option<[i64; 2]>>,
 }
 
 /// All dashboards of a run; they end when this is dropped.
-pub(crate) struct Dashboards {
-    shown: Arc<Mutex<Shown>>,
+pub(crate) struct ChaosDashboards {
+    shown: Arc<Mutex<ShownCounts>>,
     tasks: JoinSet<()>,
 }
 
-impl Dashboards {
+impl ChaosDashboards {
     /// Not a single one.
     pub(crate) fn none(state: &RunState) -> Self {
         let lives = state.busy;
         let gateways = state.targets.len();
-        let shown = Shown {
+        let shown = ShownCounts {
             now: vec![vec![None; gateways]; lives],
             held: vec![None; lives],
         };
@@ -68,25 +69,25 @@ impl Dashboards {
     }
 
     /// What the dashboard of a live on a gateway shows.
-    pub(crate) fn of(&self, live: Live, gateway: usize) -> Option<Counts> {
-        lock(&self.shown).now[live][gateway]
+    pub(crate) fn of(&self, live: Live, gateway: usize) -> Option<DashboardCounts> {
+        self.shown.lock().now[live][gateway]
     }
 
     /// From now on no dashboard of these lives may show fewer viewers or fans than this.
     pub(crate) fn hold(&self, counts: impl IntoIterator<Item = (Live, [i64; 2])>) {
-        let mut shown = lock(&self.shown);
+        let mut shown = self.shown.lock();
         for (live, counts) in counts {
             shown.held[live] = Some(counts);
         }
     }
 
     pub(crate) fn release(&self) {
-        lock(&self.shown).held.fill(None);
+        self.shown.lock().held.fill(None);
     }
 
     /// Lives whose dashboard on that gateway calls its figures exact.
     pub(crate) fn exact_on(&self, gateway: usize) -> Vec<Live> {
-        let shown = &lock(&self.shown).now;
+        let shown = &self.shown.lock().now;
         (0..shown.len())
             .filter(|live| {
                 shown[*live][gateway].is_some_and(|shown| shown.quality == Quality::Exact)
@@ -99,7 +100,7 @@ struct Watcher {
     state: Arc<RunState>,
     live: Live,
     gateway: usize,
-    shown: Arc<Mutex<Shown>>,
+    shown: Arc<Mutex<ShownCounts>>,
 }
 
 impl Watcher {
@@ -119,7 +120,7 @@ impl Watcher {
         }
     }
 
-    fn ended(&self, place: Place, why: &str) {
+    fn ended(&self, place: SocketAt, why: &str) {
         // A socket may end just before the run state knows of the kill.
         if !self.state.crowd.may_lose(place) {
             let broken = Broken::new(Promise::SocketLost, format!("a dashboard's: {why}"));
@@ -131,7 +132,7 @@ impl Watcher {
         }
     }
 
-    async fn watch(&self, mut dashboard: Dashboard) -> Kind {
+    async fn watch(&self, mut dashboard: Dashboard) -> ErrorName {
         let mut watching = false;
         let mut next_try = Instant::now();
         loop {
@@ -160,13 +161,13 @@ impl Watcher {
         }
     }
 
-    fn show(&self, shown: Option<Counts>) {
-        lock(&self.shown).now[self.live][self.gateway] = shown;
+    fn show(&self, shown: Option<DashboardCounts>) {
+        self.shown.lock().now[self.live][self.gateway] = shown;
     }
 
-    fn check(&self, now: Counts) {
+    fn check(&self, now: DashboardCounts) {
         let (before, held) = {
-            let mut shown = lock(&self.shown);
+            let mut shown = self.shown.lock();
             (
                 shown.now[self.live][self.gateway].replace(now),
                 shown.held[self.live],
@@ -195,15 +196,11 @@ impl Watcher {
 }
 
 /// Whether more than a few were there and all are gone at once.
-fn emptied(before: Option<Counts>, now: Counts) -> bool {
+fn emptied(before: Option<DashboardCounts>, now: DashboardCounts) -> bool {
     before.is_some_and(|before| {
         before.epoch == now.epoch
             && ((before.fans > 3 && now.fans == 0) || (before.viewers > 3 && now.viewers == 0))
     })
-}
-
-fn lock(mutex: &Mutex<Shown>) -> MutexGuard<'_, Shown> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -212,7 +209,7 @@ mod tests {
 
     #[test]
     fn only_a_fall_to_zero_within_an_epoch_is_an_emptying() {
-        let shown = |epoch, fans| Counts {
+        let shown = |epoch, fans| DashboardCounts {
             epoch,
             viewers: 10,
             fans,

@@ -13,7 +13,7 @@ mod replica;
 mod snapshot;
 
 pub(crate) use self::fault::{Later, Mark};
-pub(crate) use self::planned::{GATEWAYS, Kind, Planned, Sequence};
+pub(crate) use self::planned::{ChaosFault, GATEWAYS, Planned, Sequence};
 use super::testbed::Testbed;
 
 /// Carries a fault out, from its begin to its end. What shows only much later is still to be
@@ -23,35 +23,37 @@ pub(crate) async fn carry_out(
     fault: &Planned,
 ) -> anyhow::Result<(Mark, Option<Later>)> {
     let mark = match fault.kind {
-        Kind::KillAll => return gateways::kill_all(testbed, fault).await,
-        Kind::FreezeLong => return gateways::freeze_long(testbed, fault).await,
-        Kind::ReplicaSwitch => return replica::switch(testbed, fault).await,
-        Kind::Kill => gateways::kill(testbed, fault).await,
-        Kind::Freeze => gateways::freeze(testbed, fault, None).await,
-        Kind::FreezeClose => gateways::freeze(testbed, fault, Some(fault.lives)).await,
-        Kind::Drain => gateways::drain(testbed, fault).await,
-        Kind::LinkCut | Kind::LinkStall | Kind::LinkMute => links::broken(testbed, fault).await,
-        Kind::LinkStrand => links::stranded(testbed, fault).await,
-        Kind::Mute => links::swallows(testbed, fault).await,
-        Kind::LinkSlow => links::slow(testbed, fault).await,
-        Kind::LateApply => links::late_apply(testbed, fault).await,
-        Kind::RedisFreeze => redis::freeze(testbed, fault).await,
-        Kind::RedisKill => redis::kill(testbed, fault).await,
-        Kind::Flushall => redis::flush(testbed, fault).await,
-        Kind::KillPubsub => redis::kill_clients(testbed, fault, "pubsub").await,
-        Kind::KillNormal => redis::kill_clients(testbed, fault, "normal").await,
-        Kind::RedisFull => redis::fill(testbed, fault).await,
-        Kind::ClockStep => redis::step_clock(testbed, fault).await,
-        Kind::ForeignWrite => foreign::write(testbed, fault).await,
-        Kind::SnapshotReturn => snapshot::return_after_replacing(testbed, fault).await,
-        Kind::Vanish => crowd::vanish(testbed, fault).await,
-        Kind::Storm => crowd::storm(testbed, fault).await,
-        Kind::CloseReopen => crowd::close_and_reopen(testbed, fault).await,
-        Kind::CloseCut => crowd::close_cut_off(testbed, fault).await,
-        Kind::MasterKill => cluster::kill_master(testbed, fault).await,
-        Kind::MasterFreeze => cluster::freeze_lone(testbed, fault).await,
-        Kind::MasterLost => cluster::lose_lone(testbed, fault).await,
-        Kind::SlotMove => cluster::move_slot(testbed, fault).await,
+        ChaosFault::KillAll => return gateways::kill_all(testbed, fault).await,
+        ChaosFault::FreezeLong => return gateways::freeze_long(testbed, fault).await,
+        ChaosFault::ReplicaSwitch => return replica::switch(testbed, fault).await,
+        ChaosFault::Kill => gateways::kill(testbed, fault).await,
+        ChaosFault::Freeze => gateways::freeze(testbed, fault, None).await,
+        ChaosFault::FreezeClose => gateways::freeze(testbed, fault, Some(fault.lives)).await,
+        ChaosFault::Drain => gateways::drain(testbed, fault).await,
+        ChaosFault::LinkCut | ChaosFault::LinkStall | ChaosFault::LinkMute => {
+            links::broken(testbed, fault).await
+        }
+        ChaosFault::LinkStrand => links::stranded(testbed, fault).await,
+        ChaosFault::Mute => links::swallows(testbed, fault).await,
+        ChaosFault::LinkSlow => links::slow(testbed, fault).await,
+        ChaosFault::LateApply => links::late_apply(testbed, fault).await,
+        ChaosFault::RedisFreeze => redis::freeze(testbed, fault).await,
+        ChaosFault::RedisKill => redis::kill(testbed, fault).await,
+        ChaosFault::Flushall => redis::flush(testbed, fault).await,
+        ChaosFault::KillPubsub => redis::kill_clients(testbed, fault, "pubsub").await,
+        ChaosFault::KillNormal => redis::kill_clients(testbed, fault, "normal").await,
+        ChaosFault::RedisFull => redis::fill(testbed, fault).await,
+        ChaosFault::ClockStep => redis::step_clock(testbed, fault).await,
+        ChaosFault::ForeignWrite => foreign::write(testbed, fault).await,
+        ChaosFault::SnapshotReturn => snapshot::return_after_replacing(testbed, fault).await,
+        ChaosFault::Vanish => crowd::vanish(testbed, fault).await,
+        ChaosFault::Storm => crowd::storm(testbed, fault).await,
+        ChaosFault::CloseReopen => crowd::close_and_reopen(testbed, fault).await,
+        ChaosFault::CloseCut => crowd::close_cut_off(testbed, fault).await,
+        ChaosFault::MasterKill => cluster::kill_master(testbed, fault).await,
+        ChaosFault::MasterFreeze => cluster::freeze_lone(testbed, fault).await,
+        ChaosFault::MasterLost => cluster::lose_lone(testbed, fault).await,
+        ChaosFault::SlotMove => cluster::move_slot(testbed, fault).await,
     };
     Ok((mark?, None))
 }

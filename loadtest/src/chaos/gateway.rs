@@ -24,13 +24,13 @@ pub(crate) struct GatewayConfig {
     pub(crate) log: PathBuf,
 }
 
-pub(crate) struct Gateway {
+pub(crate) struct GatewayProcess {
     config: GatewayConfig,
     child: Option<Child>,
     frozen: bool,
 }
 
-impl Gateway {
+impl GatewayProcess {
     pub(crate) fn new(config: GatewayConfig) -> Self {
         Self {
             config,
@@ -148,7 +148,7 @@ impl Gateway {
     }
 }
 
-impl Drop for Gateway {
+impl Drop for GatewayProcess {
     fn drop(&mut self) {
         // A stopped process is killed all the same; the child's own drop does that.
         if self.frozen {

@@ -1,7 +1,7 @@
 //! What chaos knows of the keys in Redis: their names, which of them may exist, and where they name
 //! a gateway. A change of the gateways' keys changes this file and no other of chaos.
 
-use super::store::Store;
+use super::store::ChaosStore;
 
 /// The slices' keys of a live.
 pub(crate) fn slice_keys(live_id: &str, slices: u32) -> Vec<String> {
@@ -27,7 +27,7 @@ pub(crate) fn online_keys() -> Vec<String> {
 }
 
 /// Every key with the name of one of the lives, on any server.
-pub(crate) fn of_lives(store: &Store) -> Vec<String> {
+pub(crate) fn of_lives(store: &ChaosStore) -> Vec<String> {
     let found = store.on_masters(&["KEYS", "*chaos-l*"]);
     found
         .iter()
@@ -80,7 +80,7 @@ const NAMING: &str = "local found = redis.call('KEYS', '*' .. ARGV[1] .. '*') \
 
 /// The keys that name a gateway, on any server. The list of leases may name dead gateways, and is
 /// left out.
-pub(crate) fn naming(store: &Store, gateway_id: &str) -> Vec<String> {
+pub(crate) fn naming(store: &ChaosStore, gateway_id: &str) -> Vec<String> {
     let found = store.on_masters(&["EVAL", NAMING, "0", gateway_id]);
     found
         .iter()
@@ -106,7 +106,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_gateway_is_found_in_names_and_in_entries_and_nowhere_else() {
         let server = RedisServer::start().await;
-        let store = Store::Single(Box::new(server));
+        let store = ChaosStore::Single(Box::new(server));
         for command in [
             &["SET", "other:gw-old", "1"][..],
             &["HSET", "{online-fans:1}:gateways", "gw-old", "1:2"],

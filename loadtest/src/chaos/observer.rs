@@ -33,7 +33,7 @@ pub(crate) struct Observation {
 }
 
 /// A live's fans in Redis.
-pub(crate) struct Snapshot {
+pub(crate) struct FansSnapshot {
     pub(crate) live: Live,
     pub(crate) version: u64,
     pub(crate) began: Instant,
@@ -46,7 +46,7 @@ pub(crate) async fn read(
     state: &RunState,
     reader: &Reader,
     live: Live,
-) -> Option<anyhow::Result<Snapshot>> {
+) -> Option<anyhow::Result<FansSnapshot>> {
     let (version, count) = {
         let truth = state.truth();
         let live_truth = &truth.lives[live];
@@ -59,7 +59,7 @@ pub(crate) async fn read(
         .await
         .into_iter()
         .collect();
-    Some(slices.map(|slices| Snapshot {
+    Some(slices.map(|slices| FansSnapshot {
         live,
         version,
         began,
@@ -127,7 +127,7 @@ pub(crate) async fn run(
 
 fn judge(
     state: &RunState,
-    snapshot: &Snapshot,
+    snapshot: &FansSnapshot,
     wrong: &mut HashSet<(Live, User, Wrong)>,
     example: &mut Option<String>,
 ) {

@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use fred::prelude::*;
 use fred::types::{ClusterHash, CustomCommand};
 use futures_util::{StreamExt, TryStreamExt, stream};
+use parking_lot::Mutex;
 
 const DEADLINE: Duration = Duration::from_secs(1);
 const PAGE: &str = "1000";
@@ -38,7 +38,7 @@ impl Reader {
     /// Reads another server from now on, in the place of the only one.
     pub(crate) async fn turn_to(&self, address: SocketAddr) -> anyhow::Result<()> {
         let new = vec![(address, client_of(address).await?)];
-        let old = std::mem::replace(&mut *self.nodes(), new);
+        let old = std::mem::replace(&mut *self.nodes.lock(), new);
         for (_, client) in old {
             // Its server may be gone by now.
             let _ = client.quit().await;
@@ -76,14 +76,14 @@ impl Reader {
 
     async fn ask(&self, command: &'static str, words: Vec<String>) -> anyhow::Result<Value> {
         let key = words.first().cloned().unwrap_or_default();
-        let mut home = *self.homes().get(&key).unwrap_or(&0);
+        let mut home = *self.homes.lock().get(&key).unwrap_or(&0);
         for _ in 0..HOPS {
             let custom = CustomCommand::new_static(command, ClusterHash::FirstKey, false);
-            let client = self.nodes()[home].1.clone();
+            let client = self.nodes.lock()[home].1.clone();
             let answer: Result<Value, Error> = client.custom(custom, words.clone()).await;
             match answer {
                 Ok(value) => {
-                    self.homes().insert(key, home);
+                    self.homes.lock().insert(key, home);
                     return Ok(value);
                 }
                 Err(error) => match self.moved(&error.to_string()) {
@@ -98,17 +98,10 @@ impl Reader {
     /// The node that `MOVED <slot> <address>` names.
     fn moved(&self, error: &str) -> Option<usize> {
         let address = error.split("MOVED ").nth(1)?.split_whitespace().nth(1)?;
-        self.nodes()
+        self.nodes
+            .lock()
             .iter()
             .position(|(node, _)| node.to_string() == address)
-    }
-
-    fn nodes(&self) -> MutexGuard<'_, Vec<(SocketAddr, Client)>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn homes(&self) -> MutexGuard<'_, HashMap<String, usize>> {
-        self.homes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

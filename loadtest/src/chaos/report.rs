@@ -6,16 +6,16 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::json;
 
-use super::faults::Kind;
+use super::faults::ChaosFault;
 use super::findings::{Broken, Findings, Promise};
-use crate::report::Report;
+use crate::report::RunReport;
 use crate::tally::Latencies;
 
 /// One fault that was run.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct ChaosStep {
     pub(crate) number: usize,
-    pub(crate) kind: Option<Kind>,
+    pub(crate) kind: Option<ChaosFault>,
     pub(crate) findings: Findings,
     pub(crate) bound: Duration,
     /// From the mark until the last member was right.
@@ -28,7 +28,7 @@ pub(crate) struct Step {
 
 /// What reproduces the run.
 #[derive(Debug, Serialize)]
-pub(crate) struct Settings {
+pub(crate) struct ChaosSettings {
     pub(crate) seed: u64,
     pub(crate) viewers: u32,
     pub(crate) lives: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Settings {
 
 /// All steps of one kind.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct FaultRow {
     pub(crate) times: usize,
     pub(crate) ghosts: u64,
     pub(crate) misses: u64,
@@ -68,13 +68,13 @@ pub(crate) struct Row {
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Incident {
     pub(crate) step: usize,
-    pub(crate) fault: Option<Kind>,
+    pub(crate) fault: Option<ChaosFault>,
     #[serde(flatten)]
     pub(crate) broken: Broken,
 }
 
-impl Row {
-    fn of(steps: &[&Step]) -> Self {
+impl FaultRow {
+    fn of(steps: &[&ChaosStep]) -> Self {
         let mut whole = Latencies::default();
         let mut members = Latencies::default();
         for step in steps {
@@ -116,7 +116,7 @@ impl Row {
 }
 
 /// How often the steps found these promises broken.
-fn count(steps: &[&Step], promises: &[Promise]) -> u64 {
+fn count(steps: &[&ChaosStep], promises: &[Promise]) -> u64 {
     let mut sum = 0;
     for step in steps {
         for promise in promises {
@@ -133,13 +133,13 @@ fn count(steps: &[&Step], promises: &[Promise]) -> u64 {
 
 /// The report of these steps. `stopped_by` kept the run from going on.
 pub(crate) fn report(
-    settings: &Settings,
-    steps: &[Step],
+    settings: &ChaosSettings,
+    steps: &[ChaosStep],
     stopped_by: Option<&str>,
     logs: &str,
     seconds: f64,
-) -> anyhow::Result<Report> {
-    let mut by_kind: BTreeMap<Kind, Vec<&Step>> = BTreeMap::new();
+) -> anyhow::Result<RunReport> {
+    let mut by_kind: BTreeMap<ChaosFault, Vec<&ChaosStep>> = BTreeMap::new();
     let mut broken = Vec::new();
     let mut total = 0;
     for step in steps {
@@ -153,11 +153,11 @@ pub(crate) fn report(
         }));
         total += step.findings.counts.values().sum::<u64>();
     }
-    let faults: BTreeMap<Kind, Row> = by_kind
+    let faults: BTreeMap<ChaosFault, FaultRow> = by_kind
         .iter()
-        .map(|(kind, steps)| (*kind, Row::of(steps)))
+        .map(|(kind, steps)| (*kind, FaultRow::of(steps)))
         .collect();
-    let mut report = Report::of(&json!({
+    let mut report = RunReport::of(&json!({
         "settings": settings,
         "seconds": seconds,
         "steps": by_kind.values().map(Vec::len).sum::<usize>(),
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_run_without_a_step_and_one_with_the_longest_times_can_be_printed() {
-        let settings = Settings {
+        let settings = ChaosSettings {
             seed: 1,
             viewers: 1,
             lives: 1,
@@ -197,9 +197,9 @@ mod tests {
         };
         let none = report(&settings, &[], Some("interrupted"), "", 0.0).unwrap();
         assert!(none.to_string().contains("interrupted"), "{none}");
-        let step = Step {
+        let step = ChaosStep {
             number: 1,
-            kind: Some(Kind::Kill),
+            kind: Some(ChaosFault::Kill),
             findings: Findings::default(),
             bound: Duration::MAX,
             whole_after: Duration::MAX,

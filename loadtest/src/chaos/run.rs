@@ -7,9 +7,9 @@ use anyhow::Context;
 use tokio::time::{Instant, timeout};
 
 use super::audit::{all_out, audit};
-use super::faults::{Kind, Mark, Planned, Sequence, carry_out, check_later};
+use super::faults::{ChaosFault, Mark, Planned, Sequence, carry_out, check_later};
 use super::findings::{Broken, Findings, Promise};
-use super::report::Step;
+use super::report::ChaosStep;
 use super::testbed::Testbed;
 use simulation::timing::EXACT_AGAIN;
 
@@ -33,7 +33,7 @@ pub(crate) async fn run(
     testbed: &mut Testbed,
     sequence: Sequence,
     until: Until,
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<ChaosStep>,
 ) -> anyhow::Result<()> {
     let began = Instant::now();
     testbed.pass(Duration::from_millis(500)).await?;
@@ -60,7 +60,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-async fn one(testbed: &mut Testbed, number: usize, planned: &Planned) -> anyhow::Result<Step> {
+async fn one(testbed: &mut Testbed, number: usize, planned: &Planned) -> anyhow::Result<ChaosStep> {
     testbed.wander();
     testbed.mend().await?;
     testbed.pass(STROLL).await?;
@@ -100,9 +100,9 @@ async fn one(testbed: &mut Testbed, number: usize, planned: &Planned) -> anyhow:
 async fn finish(
     testbed: &mut Testbed,
     number: usize,
-    kind: Option<Kind>,
+    kind: Option<ChaosFault>,
     mark: Mark,
-) -> anyhow::Result<Step> {
+) -> anyhow::Result<ChaosStep> {
     let whole_after = corrected(testbed, mark).await?;
     if whole_after > mark.bound {
         let example = testbed
@@ -121,8 +121,8 @@ async fn finish(
     let rested = Instant::now();
     let timing = testbed.state.timing;
     let known = match kind {
-        Some(Kind::Kill | Kind::KillAll) => timing.forgotten(),
-        Some(Kind::ForeignWrite | Kind::SnapshotReturn) => mark.bound.max(EXACT_AGAIN),
+        Some(ChaosFault::Kill | ChaosFault::KillAll) => timing.forgotten(),
+        Some(ChaosFault::ForeignWrite | ChaosFault::SnapshotReturn) => mark.bound.max(EXACT_AGAIN),
         _ => EXACT_AGAIN,
     };
     // Gateways may still tell each other of changes until then.
@@ -136,7 +136,7 @@ async fn finish(
     let members = findings.since(mark.at);
     // The first reading without a wrong member tells when the last was corrected.
     let whole_after = members.iter().copied().fold(whole_after, Duration::max);
-    Ok(Step {
+    Ok(ChaosStep {
         number,
         kind,
         bound: mark.bound,

@@ -2,20 +2,20 @@
 //! and what was found.
 
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::{Client, Method, header};
 use serde_json::Value;
-use simulation::crowd::truth::{Crowd, Customs, Truth};
-use simulation::crowd::{Answer, Asked, Habits, Refusal, Surroundings};
-use simulation::expectation::{Live, Place, User};
+use simulation::crowd::truth::{CrowdState, Customs, Truth};
+use simulation::crowd::{Answer, CrowdRefusal, Habits, Outcome, Surroundings};
+use simulation::expectation::{Live, SocketAt, User};
 use simulation::timing::Timing;
 use tokio_tungstenite::WebSocketStream;
 
 use super::findings::{Broken, Findings, Promise};
 use crate::client;
-use crate::entry::Stream;
+use crate::entry::ClientStream;
 use crate::target::Target;
 
 /// How long connect and upgrade may take before a device tries elsewhere.
@@ -28,7 +28,7 @@ const IDLE_VIEWERS_PER_LIVE: u32 = 3;
 const RAMP: f64 = 400.0;
 
 pub(crate) struct RunState {
-    pub(crate) crowd: Crowd,
+    pub(crate) crowd: CrowdState,
     pub(crate) timing: Timing,
     pub(crate) seed: u64,
     /// All people: first those who wander, then the idle viewers.
@@ -40,7 +40,7 @@ pub(crate) struct RunState {
     pub(crate) busy: usize,
     /// The share of users that follow a streamer.
     follows: f64,
-    crowded: Crowded,
+    crowded: Crowding,
     /// A member may be wrong for so long beyond what is promised.
     pub(crate) grace: Duration,
     /// The first so many lives are opened with attendance.
@@ -54,14 +54,14 @@ pub(crate) struct RunState {
 
 /// Which gateways people go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Crowded {
+pub(crate) enum Crowding {
     /// Any
     Even,
     /// The first, if it lets them in
     One,
 }
 
-pub(crate) struct Plan {
+pub(crate) struct ChaosPlan {
     pub(crate) timing: Timing,
     pub(crate) seed: u64,
     pub(crate) viewers: u32,
@@ -73,7 +73,7 @@ pub(crate) struct Plan {
     pub(crate) follows: f64,
     /// A person does something every so often, on average.
     pub(crate) pace: Duration,
-    pub(crate) crowded: Crowded,
+    pub(crate) crowded: Crowding,
     /// A member may be wrong for so long beyond what is promised.
     pub(crate) grace: Duration,
     pub(crate) gateways: usize,
@@ -84,8 +84,8 @@ pub(crate) struct Plan {
 }
 
 impl RunState {
-    pub(crate) fn new(plan: &Plan, addresses: &[SocketAddr], http: Client) -> Self {
-        let crowd = Crowd::new(Customs {
+    pub(crate) fn new(plan: &ChaosPlan, addresses: &[SocketAddr], http: Client) -> Self {
+        let crowd = CrowdState::new(Customs {
             timing: plan.timing,
             seed: plan.seed,
             gateways: addresses.len(),
@@ -117,7 +117,7 @@ impl RunState {
     }
 
     pub(crate) fn findings(&self) -> MutexGuard<'_, Findings> {
-        self.findings.lock().unwrap_or_else(PoisonError::into_inner)
+        self.findings.lock()
     }
 
     /// How many lives there are, quiet ones among them.
@@ -197,9 +197,9 @@ impl RunState {
 }
 
 impl Surroundings for RunState {
-    type Stream = Stream;
+    type Stream = ClientStream;
 
-    fn crowd(&self) -> &Crowd {
+    fn crowd(&self) -> &CrowdState {
         &self.crowd
     }
 
@@ -235,7 +235,7 @@ impl Surroundings for RunState {
     }
 
     fn is_first_crowded(&self) -> bool {
-        self.crowded == Crowded::One
+        self.crowded == Crowding::One
     }
 
     async fn connect(
@@ -243,17 +243,17 @@ impl Surroundings for RunState {
         gateway: usize,
         user: User,
         join: Option<Live>,
-    ) -> Result<WebSocketStream<Stream>, Refusal> {
+    ) -> Result<WebSocketStream<ClientStream>, CrowdRefusal> {
         let mut query = format!("user_id={}&role=viewer", self.user_id(user));
         if let Some(live) = join {
             query.push_str(&format!("&live_id={}", self.live_id(live)));
         }
         client::connect(&self.targets[gateway], None, &query, CONNECT_WITHIN)
             .await
-            .map_err(|failure| Refusal::Perhaps(failure.retry_after))
+            .map_err(|failure| CrowdRefusal::Perhaps(failure.retry_after))
     }
 
-    async fn ask(&self, gateway: usize, method: Method, path: &str, body: &Value) -> Asked {
+    async fn ask(&self, gateway: usize, method: Method, path: &str, body: &Value) -> Outcome {
         let url = format!("http://{}{path}", self.targets[gateway].address);
         let mut request = self.http.request(method, url);
         if !body.is_null() {
@@ -261,19 +261,19 @@ impl Surroundings for RunState {
         }
         let response = match request.send().await {
             Ok(response) => response,
-            Err(why) if why.is_connect() => return Asked::Nobody,
-            Err(_) => return Asked::Unanswered,
+            Err(why) if why.is_connect() => return Outcome::Nobody,
+            Err(_) => return Outcome::Unanswered,
         };
         let status = response.status().as_u16();
         let connection = response.headers().get(header::CONNECTION);
         let closes = connection.is_some_and(|value| value == "close");
         match response.text().await {
-            Ok(text) => Asked::Answered(Answer {
+            Ok(text) => Outcome::Answered(Answer {
                 status,
                 body: serde_json::from_str(&text).unwrap_or_default(),
                 closes,
             }),
-            Err(_) => Asked::Unanswered,
+            Err(_) => Outcome::Unanswered,
         }
     }
 
@@ -281,11 +281,11 @@ impl Surroundings for RunState {
         self.crowd.is_well_for(gateway, self.timing.healed())
     }
 
-    fn may_forget(&self, _user: User, place: Place) -> bool {
+    fn may_forget(&self, _user: User, place: SocketAt) -> bool {
         self.crowd.may_lose(place) || !self.is_sound(place.gateway)
     }
 
-    fn told_of_close(&self, user: User, live: Live, place: Place) {
+    fn told_of_close(&self, user: User, live: Live, place: SocketAt) {
         let epoch = self.crowd.epoch(live);
         let belief = self.truth().beliefs.get(&place.socket).copied();
         let believed = belief.map(|belief| belief.epoch);
@@ -297,7 +297,7 @@ impl Surroundings for RunState {
         }
     }
 
-    fn socket_ended(&self, user: User, place: Place, code: Option<u16>, why: &str) {
+    fn socket_ended(&self, user: User, place: SocketAt, code: Option<u16>, why: &str) {
         if self.crowd.may_lose(place) {
             self.findings().sockets_cut += 1;
             return;

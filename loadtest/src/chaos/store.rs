@@ -9,13 +9,13 @@ use tokio::task::block_in_place;
 use super::support::redis_cluster::RedisCluster;
 use super::support::redis_server::RedisServer;
 
-pub(crate) enum Store {
+pub(crate) enum ChaosStore {
     Single(Box<RedisServer>),
     /// Three masters, and replicas of the first two.
     Cluster(RedisCluster),
 }
 
-impl Store {
+impl ChaosStore {
     pub(crate) fn nodes(&self) -> &[RedisServer] {
         match self {
             Self::Single(server) => std::slice::from_ref(server),

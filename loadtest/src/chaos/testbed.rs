@@ -15,13 +15,13 @@ use tokio::time::{Instant, sleep};
 
 use super::audit_command::AuditCommand;
 use super::backend::Backend;
-use super::dashboards::Dashboards;
+use super::dashboards::ChaosDashboards;
 use super::findings::{Broken, Promise};
-use super::gateway::{Gateway, GatewayConfig};
+use super::gateway::{GatewayConfig, GatewayProcess};
 use super::observer::{self, Observation};
 use super::reader::Reader;
-use super::run_state::{CONNECT_WITHIN, Plan, RunState};
-use super::store::Store;
+use super::run_state::{CONNECT_WITHIN, ChaosPlan, RunState};
+use super::store::ChaosStore;
 use super::support::link::Link;
 use super::support::redis_cluster::RedisCluster;
 use super::support::redis_server::{RedisServer, faketime, free_port};
@@ -35,22 +35,22 @@ const PRESENCE_SECRET: &str = "all gateways of a run share this";
 
 pub(crate) struct Testbed {
     pub(crate) state: Arc<RunState>,
-    pub(crate) gateways: Vec<Gateway>,
+    pub(crate) gateways: Vec<GatewayProcess>,
     /// A link for each gateway; none in a cluster, where gateways find the nodes under their own
     /// addresses.
     pub(crate) links: Vec<Link>,
-    pub(crate) dashboards: Dashboards,
+    pub(crate) dashboards: ChaosDashboards,
     pub(crate) backend: Backend,
     pub(crate) reader: Arc<Reader>,
     pub(crate) audit_command: AuditCommand,
     pub(crate) observations: watch::Receiver<Option<Observation>>,
     /// People, and who looks at Redis.
     tasks: JoinSet<()>,
-    pub(crate) store: Store,
+    pub(crate) store: ChaosStore,
 }
 
 pub(crate) struct TestbedSetup<'a> {
-    pub(crate) plan: Plan,
+    pub(crate) plan: ChaosPlan,
     pub(crate) program: PathBuf,
     pub(crate) cluster: bool,
     /// Redis runs under libfaketime, which slows it down, so that its wall clock can be set. Not in
@@ -78,11 +78,11 @@ impl Testbed {
         } = materials;
         // Without libfaketime only the fault that needs it fails.
         let store = match (cluster, faketime().filter(|_| clock)) {
-            (true, _) => Store::Cluster(RedisCluster::start(3, 2).await),
+            (true, _) => ChaosStore::Cluster(RedisCluster::start(3, 2).await),
             (false, Some(library)) => {
-                Store::Single(Box::new(RedisServer::start_with_clock(library).await))
+                ChaosStore::Single(Box::new(RedisServer::start_with_clock(library).await))
             }
-            (false, None) => Store::Single(Box::new(RedisServer::start().await)),
+            (false, None) => ChaosStore::Single(Box::new(RedisServer::start().await)),
         };
         let addresses: Vec<SocketAddr> = (0..plan.gateways)
             .map(|_| SocketAddr::from(([127, 0, 0, 1], free_port())))
@@ -104,18 +104,18 @@ impl Testbed {
         let mut gateways = Vec::new();
         for (number, address) in addresses.iter().enumerate() {
             let redis = match &store {
-                Store::Single(server) => {
+                ChaosStore::Single(server) => {
                     links.push(Link::to(server.addr()).await);
                     links[number].url()
                 }
-                Store::Cluster(cluster) => cluster.url(),
+                ChaosStore::Cluster(cluster) => cluster.url(),
             };
             let log = logs.join(format!("gateway-{number}.log"));
             let mut flags = plan.timing.flags();
             flags.extend(plan.flags.iter().cloned());
             flags.push("--presence-secret-file".to_owned());
             flags.push(secret.display().to_string());
-            let mut gateway = Gateway::new(GatewayConfig {
+            let mut gateway = GatewayProcess::new(GatewayConfig {
                 program: program.clone(),
                 address: *address,
                 redis,
@@ -133,7 +133,7 @@ impl Testbed {
             flags: plan.timing.flags(),
         };
         Ok(Self {
-            dashboards: Dashboards::none(&state),
+            dashboards: ChaosDashboards::none(&state),
             state,
             gateways,
             links,
@@ -150,7 +150,7 @@ impl Testbed {
     pub(crate) async fn populate(&mut self) -> anyhow::Result<()> {
         let state = &self.state;
         let reader = &self.reader;
-        self.dashboards = Dashboards::open(state);
+        self.dashboards = ChaosDashboards::open(state);
         let (send, observations) = watch::channel(None);
         self.observations = observations;
         self.tasks.spawn(observer::measure_timer_lag(state.clone()));
@@ -175,7 +175,7 @@ impl Testbed {
             self.close(live, None).await?;
         }
         self.tasks.shutdown().await;
-        self.dashboards = Dashboards::none(&self.state);
+        self.dashboards = ChaosDashboards::none(&self.state);
         // Its idle connections end with it.
         self.backend = Backend::new()?;
         Ok(())

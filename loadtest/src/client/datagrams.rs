@@ -7,9 +7,10 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rollcall::features::datagrams::wire::SHORT;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
@@ -20,25 +21,25 @@ const SOCKETS: usize = 16;
 
 /// An answer, and which datagram it answers.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct HeardDatagram {
     pub(crate) number: u32,
     pub(crate) bytes: [u8; SHORT],
 }
 
 /// Who wants to hear the answer to a datagram, by its number.
-type Waiting = Mutex<HashMap<u32, mpsc::Sender<Heard>>>;
+type WaitingAnswers = Mutex<HashMap<u32, mpsc::Sender<HeardDatagram>>>;
 
 /// The sockets of one process.
 #[derive(Debug)]
 pub(crate) struct DatagramSockets {
     sockets: Vec<Arc<UdpSocket>>,
     number: AtomicU32,
-    waiting: Arc<Waiting>,
+    waiting: Arc<WaitingAnswers>,
 }
 
 impl DatagramSockets {
     pub(crate) async fn open() -> io::Result<Self> {
-        let waiting: Arc<Waiting> = Arc::default();
+        let waiting: Arc<WaitingAnswers> = Arc::default();
         let mut sockets = Vec::new();
         for _ in 0..SOCKETS {
             let socket = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?);
@@ -65,19 +66,19 @@ impl DatagramSockets {
         number: u32,
         datagram: &[u8],
         to: SocketAddr,
-        by: &mpsc::Sender<Heard>,
+        by: &mpsc::Sender<HeardDatagram>,
     ) {
-        lock(&self.waiting).insert(number, by.clone());
+        self.waiting.lock().insert(number, by.clone());
         let _ = self.sockets[viewer % SOCKETS].try_send_to(datagram, to);
     }
 
     /// Forgets a datagram whose answer comes no more.
     pub(crate) fn forget(&self, number: u32) {
-        lock(&self.waiting).remove(&number);
+        self.waiting.lock().remove(&number);
     }
 }
 
-async fn receive(socket: Arc<UdpSocket>, waiting: Arc<Waiting>) {
+async fn receive(socket: Arc<UdpSocket>, waiting: Arc<WaitingAnswers>) {
     let mut datagram = [0; 2 * SHORT];
     loop {
         // An error says that an earlier datagram did not arrive; the missing answer says so, too.
@@ -88,10 +89,10 @@ async fn receive(socket: Arc<UdpSocket>, waiting: Arc<Waiting>) {
             continue;
         };
         if let Some(number) = number_of(&bytes)
-            && let Some(by) = lock(&waiting).remove(&number)
+            && let Some(by) = waiting.lock().remove(&number)
         {
             // A viewer that does not read its answers loses them, as over any network.
-            let _ = by.try_send(Heard { number, bytes });
+            let _ = by.try_send(HeardDatagram { number, bytes });
         }
     }
 }
@@ -107,10 +108,6 @@ pub(crate) fn number_of(answer: &[u8]) -> Option<u32> {
 }
 
 /// What is under the lock stays usable when a task panicked while it held the lock.
-fn lock(waiting: &Waiting) -> std::sync::MutexGuard<'_, HashMap<u32, mpsc::Sender<Heard>>> {
-    waiting.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use rollcall::features::datagrams::wire::{COOKIE, Challenge, Cookie, Counter, DatagramKey};

@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 use super::http_answer::HttpAnswer;
-use crate::entry::Stream;
-use crate::error_kind::{self, Kind};
+use crate::entry::ClientStream;
+use crate::error_kind::{self, ErrorName};
 use crate::target::Target;
 
 /// How many requests may wait for a connection; beyond that, their senders wait.
@@ -18,33 +18,25 @@ const WAITING: usize = 1_024;
 const CONNECTIONS_PER_SOURCE: usize = 10_000;
 
 /// A request, and who wants to hear what comes of it.
-struct Asked {
+struct PendingRequest {
     number: u64,
     text: String,
-    by: mpsc::Sender<Heard>,
+    by: mpsc::Sender<Answered>,
 }
 
 /// What came of a request.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct Answered {
     /// The number that its sender gave it.
     pub(crate) number: u64,
-    pub(crate) answer: Result<Answer, Kind>,
-}
-
-/// An answer.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
-    closes: bool,
+    pub(crate) answer: Result<HttpAnswer, ErrorName>,
 }
 
 /// The connections of one process to one gateway.
 #[derive(Debug)]
 pub(crate) struct HttpConnections {
     host: String,
-    queues: Vec<mpsc::Sender<Asked>>,
+    queues: Vec<mpsc::Sender<PendingRequest>>,
 }
 
 impl HttpConnections {
@@ -58,7 +50,7 @@ impl HttpConnections {
             } else {
                 None
             };
-            let connection = Connection {
+            let connection = ClientConnection {
                 target: target.clone(),
                 source,
                 stream: None,
@@ -77,10 +69,10 @@ impl HttpConnections {
         &self,
         viewer: usize,
         number: u64,
-        request: &Request<'_>,
-        by: &mpsc::Sender<Heard>,
+        request: &HttpRequest<'_>,
+        by: &mpsc::Sender<Answered>,
     ) {
-        let asked = Asked {
+        let asked = PendingRequest {
             number,
             text: request.text(&self.host),
             by: by.clone(),
@@ -92,14 +84,14 @@ impl HttpConnections {
 
 /// A request to a gateway.
 #[derive(Debug)]
-pub(crate) struct Request<'a> {
+pub(crate) struct HttpRequest<'a> {
     pub(crate) method: &'static str,
     pub(crate) path: &'a str,
     /// JSON.
     pub(crate) body: &'a str,
 }
 
-impl Request<'_> {
+impl HttpRequest<'_> {
     fn text(&self, host: &str) -> String {
         let Self { method, path, body } = self;
         let length = body.len();
@@ -114,31 +106,25 @@ impl Request<'_> {
     }
 }
 
-impl Answer {
-    pub(crate) fn is_success(&self) -> bool {
-        (200..300).contains(&self.status)
-    }
-}
-
-struct Connection {
+struct ClientConnection {
     target: Target,
     source: Option<usize>,
-    stream: Option<Stream>,
+    stream: Option<ClientStream>,
 }
 
-impl Connection {
-    async fn run(mut self, mut asked: mpsc::Receiver<Asked>) {
+impl ClientConnection {
+    async fn run(mut self, mut asked: mpsc::Receiver<PendingRequest>) {
         let mut buffer = Vec::new();
-        while let Some(Asked { number, text, by }) = asked.recv().await {
+        while let Some(PendingRequest { number, text, by }) = asked.recv().await {
             let answer = self.ask(&text, &mut buffer).await;
             // The viewer may be gone.
-            let _ = by.send(Heard { number, answer }).await;
+            let _ = by.send(Answered { number, answer }).await;
         }
     }
 
     /// Sends a request. If the gateway has closed the connection meanwhile, the request goes over a
     /// new one.
-    async fn ask(&mut self, text: &str, buffer: &mut Vec<u8>) -> Result<Answer, Kind> {
+    async fn ask(&mut self, text: &str, buffer: &mut Vec<u8>) -> Result<HttpAnswer, ErrorName> {
         if let Some(mut stream) = self.stream.take() {
             match exchange(&mut stream, text, buffer).await {
                 Ok(answer) => return Ok(self.took(answer, stream)),
@@ -155,14 +141,14 @@ impl Connection {
     }
 
     /// Keeps the connection, unless the gateway closes it.
-    fn took(&mut self, answer: Answer, stream: Stream) -> Answer {
+    fn took(&mut self, answer: HttpAnswer, stream: ClientStream) -> HttpAnswer {
         if !answer.closes {
             self.stream = Some(stream);
         }
         answer
     }
 
-    async fn connect(&self) -> Result<Stream, Kind> {
+    async fn connect(&self) -> Result<ClientStream, ErrorName> {
         let connected = self.target.connect(self.source).await;
         let stream = connected.map_err(|error| error_kind::of_connect(&error))?;
         let secured = self.target.entry.secure(stream).await;
@@ -171,16 +157,16 @@ impl Connection {
 }
 
 /// Sends a request, and reads its answer. The buffer has what has come of it so far.
-async fn exchange(stream: &mut Stream, text: &str, buffer: &mut Vec<u8>) -> io::Result<Answer> {
+async fn exchange(
+    stream: &mut ClientStream,
+    text: &str,
+    buffer: &mut Vec<u8>,
+) -> io::Result<HttpAnswer> {
     buffer.clear();
     stream.write_all(text.as_bytes()).await?;
     loop {
         if let Some(answer) = HttpAnswer::read(buffer) {
-            return Ok(Answer {
-                status: answer.status,
-                body: answer.body.to_vec(),
-                closes: answer.closes,
-            });
+            return Ok(answer);
         }
         if stream.read_buf(buffer).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -211,7 +197,7 @@ mod tests {
         tokio::spawn(answer_once_each(listener));
         let connections = HttpConnections::new(&target, 1);
         let (by, mut heard) = mpsc::channel(1);
-        let request = Request {
+        let request = HttpRequest {
             method: "POST",
             path: "/",
             body: "",

@@ -2,18 +2,18 @@
 
 /// A whole answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct HttpAnswer<'a> {
+pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
     /// Whether the gateway closes the connection after it.
     pub(crate) closes: bool,
-    pub(crate) body: &'a [u8],
+    pub(crate) body: Vec<u8>,
     /// The length of head and body.
     pub(crate) length: usize,
 }
 
-impl<'a> HttpAnswer<'a> {
+impl HttpAnswer {
     /// `None` until it is whole.
-    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
         let head = std::str::from_utf8(&bytes[..end]).ok()?;
         let status = head.get(9..12)?.parse().ok()?;
@@ -32,7 +32,7 @@ impl<'a> HttpAnswer<'a> {
             }
         }
         let length = end + 4 + body_length;
-        let body = bytes.get(end + 4..length)?;
+        let body = bytes.get(end + 4..length)?.to_vec();
         Some(Self {
             status,
             closes,
@@ -59,7 +59,7 @@ mod tests {
         let answer = HttpAnswer {
             status: 200,
             closes: false,
-            body: b"{}",
+            body: b"{}".to_vec(),
             length: whole.len(),
         };
         assert_eq!(HttpAnswer::read(whole), Some(answer));

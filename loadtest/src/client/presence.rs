@@ -5,7 +5,7 @@ use simulation::crowd::datagrams::Offer;
 
 /// A session that has begun.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub(crate) struct Session {
+pub(crate) struct Begun {
     #[serde(rename = "session_id")]
     pub(crate) id: String,
     pub(crate) udp: Option<Offer>,

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use super::{Drive, Run, Sample};
-use crate::report::{Quantiles, Report};
+use super::{CrowdSample, Drive, Run};
+use crate::report::{Quantiles, RunReport};
 use crate::tally::Tally;
 
 impl Run<'_> {
@@ -14,7 +14,7 @@ impl Run<'_> {
         setup: &Value,
         drive: &Drive,
         addresses: &[SocketAddr],
-    ) -> anyhow::Result<Report> {
+    ) -> anyhow::Result<RunReport> {
         let plan = &self.plan;
         let tally = &drive.tally;
         let worker = |process| {
@@ -33,7 +33,7 @@ impl Run<'_> {
                 "messages": verify.messages,
             })
         });
-        let mut report = Report::of(&json!({
+        let mut report = RunReport::of(&json!({
             "started_at_ms": self.started_at_ms,
             "settings": self.settings(),
             "setup": setup,
@@ -78,7 +78,7 @@ impl Run<'_> {
         Ok(report)
     }
 
-    fn judge(&self, report: &mut Report, drive: &Drive) {
+    fn judge(&self, report: &mut RunReport, drive: &Drive) {
         let tally = &drive.tally;
         let viewers = self.plan.viewers;
         report.must_not_stop(tally.joined > 0, "nobody joined");
@@ -159,7 +159,7 @@ impl Run<'_> {
 }
 
 /// What Redis did in the steady phase. The commands inside scripts count too, our own `INFO` not.
-fn redis(tally: &Tally, joined: &Sample, steady_end: &Sample) -> Option<Value> {
+fn redis(tally: &Tally, joined: &CrowdSample, steady_end: &CrowdSample) -> Option<Value> {
     let spent = joined.redis_cpu.zip(steady_end.redis_cpu);
     let called = joined.commands.as_ref().zip(steady_end.commands.as_ref());
     if spent.is_none() && called.is_none() {

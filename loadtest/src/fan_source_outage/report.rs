@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::report::Report;
+use crate::report::RunReport;
 use crate::tally::Tally;
 
 #[derive(Debug, Default, Serialize)]
@@ -41,8 +41,8 @@ impl Outage {
         self.errors += tally.errors.values().sum::<u64>();
     }
 
-    pub(super) fn report(&self) -> anyhow::Result<Report> {
-        let mut report = Report::of(self)?;
+    pub(super) fn report(&self) -> anyhow::Result<RunReport> {
+        let mut report = RunReport::of(self)?;
         for (harm, what) in [
             (self.sockets_lost, "sockets were lost"),
             (self.unanswered, "heartbeats had no answer"),

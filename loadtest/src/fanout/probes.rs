@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{self, Socket, connect, send, send_close};
+use crate::client::{self, WebSocket, connect, send, send_close};
 use crate::report::Quantiles;
 use crate::tally::Latencies;
 use crate::target::Target;
@@ -79,7 +79,7 @@ async fn again(
     Ok(times)
 }
 
-async fn expect(socket: &mut Socket, kind: &str) -> anyhow::Result<()> {
+async fn expect(socket: &mut WebSocket, kind: &str) -> anyhow::Result<()> {
     let heard = timeout(WITHIN, client::until(socket, kind)).await;
     Ok(heard.with_context(|| format!("no {kind}"))??)
 }

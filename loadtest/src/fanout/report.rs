@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::probes::Noticed;
-use crate::report::{Quantiles, Report};
+use crate::report::{Quantiles, RunReport};
 
 /// The longest that the request to open or close may take, in ms.
 const ANSWERED: f64 = 50.0;
@@ -16,7 +16,7 @@ const PINGS: (f64, f64) = (10.0, 4.0);
 
 /// A request that all followers are told of.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(super) struct Reach {
+pub(super) struct FanoutReach {
     pub(super) answered_ms: f64,
     /// Until every feed is done, in s.
     pub(super) took: f64,
@@ -39,12 +39,12 @@ pub(super) struct Killed {
 }
 
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Fanout {
+pub(super) struct FanoutReport {
     pub(super) followers: usize,
     pub(super) quiet: Noticed,
     pub(super) busy: Noticed,
-    pub(super) on: Reach,
-    pub(super) off: Reach,
+    pub(super) on: FanoutReach,
+    pub(super) off: FanoutReach,
     /// Followers who had exactly one live in their feed.
     pub(super) once: usize,
     /// Lives in all feeds.
@@ -54,9 +54,9 @@ pub(super) struct Fanout {
     pub(super) killed: Killed,
 }
 
-impl Fanout {
-    pub(super) fn report(&self) -> anyhow::Result<Report> {
-        let mut report = Report::of(self)?;
+impl FanoutReport {
+    pub(super) fn report(&self) -> anyhow::Result<RunReport> {
+        let mut report = RunReport::of(self)?;
         let Killed {
             followers,
             told,

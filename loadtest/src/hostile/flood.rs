@@ -16,7 +16,7 @@ use anyhow::{Context, anyhow, ensure};
 use quinn_udp::{Transmit, UdpSocketState};
 use reqwest::Method;
 use rollcall::base::session_key::SessionKey;
-use rollcall::features::datagrams::wire::{self, Answer, Cookie, SHORT, Status};
+use rollcall::features::datagrams::wire::{self, Cookie, DatagramAnswer, DatagramStatus, SHORT};
 use serde_json::json;
 use simulation::crowd::datagrams::DatagramSession;
 
@@ -24,7 +24,7 @@ use super::scene::Scene;
 
 use crate::bench::generator::datagrams::DatagramClients;
 use crate::bench::generator::pace::{Clients, NAP};
-use crate::client::presence::Session;
+use crate::client::presence::Begun;
 
 /// How many false datagrams strangers send in a second, all together. They send fewer if the machine
 /// is too slow.
@@ -132,7 +132,7 @@ async fn begin(
     user: &str,
     count: usize,
     live_id: &str,
-) -> anyhow::Result<Vec<Session>> {
+) -> anyhow::Result<Vec<Begun>> {
     // The gateway may close a connection that waits for its next request, if others want its slot.
     let client = reqwest::Client::builder()
         .pool_max_idle_per_host(0)
@@ -154,7 +154,7 @@ async fn begin(
     Ok(sessions)
 }
 
-fn target(sessions: &[Session]) -> anyhow::Result<SocketAddr> {
+fn target(sessions: &[Begun]) -> anyhow::Result<SocketAddr> {
     let session = sessions.first().context("no session")?;
     let offer = session.udp.as_ref().context("no datagrams are taken")?;
     offer.addresses().first().copied().context("no address")
@@ -188,7 +188,7 @@ fn beside<T>(
 }
 
 /// False beats, beside one app: half of them claim to be of its session, half are of none.
-fn beside_an_app(sessions: &[Session]) -> anyhow::Result<(u64, String)> {
+fn beside_an_app(sessions: &[Begun]) -> anyhow::Result<(u64, String)> {
     let offer = sessions[0].udp.as_ref().context("no datagrams are taken")?;
     let key = offer.session_key().context("no session")?;
     let mut app = DatagramClients::of(sessions)?;
@@ -206,7 +206,7 @@ fn beside_an_app(sessions: &[Session]) -> anyhow::Result<(u64, String)> {
 }
 
 /// Copies of a beat of each app, while the apps change their address again and again.
-fn beside_moving_apps(sessions: &[Session]) -> anyhow::Result<(u64, String)> {
+fn beside_moving_apps(sessions: &[Begun]) -> anyhow::Result<(u64, String)> {
     let mut apps = DatagramClients::of(sessions)?;
     apps.say_hello()?;
     let overheard: Vec<_> = (0..sessions.len()).map(|app| apps.overheard(app)).collect();
@@ -242,12 +242,12 @@ fn bind_anew(apps: &mut DatagramClients) -> anyhow::Result<usize> {
 }
 
 /// The beats of the app.
-struct Beats {
+struct AppBeats {
     sent: u64,
     answered: u64,
 }
 
-fn beat(app: &mut DatagramClients) -> anyhow::Result<Beats> {
+fn beat(app: &mut DatagramClients) -> anyhow::Result<AppBeats> {
     let began = Instant::now();
     let mut next = began;
     while began.elapsed() < FOR {
@@ -261,7 +261,7 @@ fn beat(app: &mut DatagramClients) -> anyhow::Result<Beats> {
     while app.awaited() > 0 && ended.elapsed() < LAST_ANSWERS {
         app.turn(NAP)?;
     }
-    Ok(Beats {
+    Ok(AppBeats {
         sent: app.seen.beats,
         answered: app.seen.answered,
     })
@@ -351,7 +351,7 @@ struct Dead {
 }
 
 impl Dead {
-    fn of(session: &Session) -> anyhow::Result<Self> {
+    fn of(session: &Begun) -> anyhow::Result<Self> {
         let offer = session.udp.as_ref().context("no datagrams are taken")?;
         Ok(Self {
             session: DatagramSession::of(offer).context("no keys")?,
@@ -385,7 +385,9 @@ impl Dead {
                 }
                 Err(error) => return Err(error.into()),
             };
-            if let Some(Answer::Challenge(challenge)) = self.session.hears(&buffer[..length]) {
+            if let Some(DatagramAnswer::Challenge(challenge)) =
+                self.session.hears(&buffer[..length])
+            {
                 self.cookie = challenge.cookie;
                 return Ok(());
             }
@@ -399,7 +401,7 @@ impl Dead {
     }
 }
 
-fn say_hellos(sessions: &[Session]) -> anyhow::Result<Flooded> {
+fn say_hellos(sessions: &[Begun]) -> anyhow::Result<Flooded> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.connect(target(sessions)?)?;
     socket.set_nonblocking(true)?;
@@ -429,8 +431,7 @@ fn say_hellos(sessions: &[Session]) -> anyhow::Result<Flooded> {
             flooded.answers += 1;
             for dead in &mut dead {
                 let answer = dead.session.hears(&buffer[..length]);
-                let is_here =
-                    matches!(answer, Some(Answer::Ack(ack)) if ack.status == Status::Here);
+                let is_here = matches!(answer, Some(DatagramAnswer::Ack(ack)) if ack.status == DatagramStatus::Here);
                 ensure!(!is_here, "a session whose live is closed went on");
             }
         }

@@ -2,11 +2,12 @@
 //! and somebody who looks into Redis whether every fan of the crowd is there.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fred::clients::Client;
 use fred::interfaces::{SetsInterface, SortedSetsInterface};
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval, sleep, timeout};
@@ -44,7 +45,7 @@ pub(super) async fn follow(redis: &Client, plan: &CrowdPlan, also: &str) -> anyh
 
 /// What was seen beside an attack.
 #[derive(Debug, Clone, Default, Serialize)]
-pub(super) struct Seen {
+pub(super) struct HonestView {
     /// How often all sets were read.
     pub(super) readings: u64,
     /// Maximum fans that were missing at the same time.
@@ -58,7 +59,7 @@ pub(super) struct Seen {
     pub(super) slowest_newcomer_ms: u64,
 }
 
-impl Seen {
+impl HonestView {
     /// The worst of this and of what was seen before.
     pub(super) fn after(&self, earlier: &Self) -> Self {
         Self {
@@ -75,13 +76,13 @@ impl Seen {
 
 /// Looks on until it is dropped.
 pub(super) struct Observer {
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<HonestView>>,
     tasks: [JoinHandle<()>; 2],
 }
 
 impl Observer {
     pub(super) fn start(redis: Client, plan: &CrowdPlan) -> Self {
-        let seen = Arc::new(Mutex::new(Seen::default()));
+        let seen = Arc::new(Mutex::new(HonestView::default()));
         let fans = (0..)
             .zip(plan.fan_ids())
             .map(|(live, fans)| (format!("online-fans:{}", plan.live_id(live)), fans));
@@ -98,7 +99,7 @@ impl Observer {
     }
 
     /// What was seen since the last call.
-    pub(super) fn take(&self) -> Seen {
+    pub(super) fn take(&self) -> HonestView {
         note(&self.seen, std::mem::take)
     }
 }
@@ -109,11 +110,11 @@ impl Drop for Observer {
     }
 }
 
-fn note<T>(seen: &Mutex<Seen>, change: impl FnOnce(&mut Seen) -> T) -> T {
-    change(&mut seen.lock().unwrap_or_else(PoisonError::into_inner))
+fn note<T>(seen: &Mutex<HonestView>, change: impl FnOnce(&mut HonestView) -> T) -> T {
+    change(&mut seen.lock())
 }
 
-async fn read(redis: Client, fans: Vec<(String, HashSet<String>)>, seen: Arc<Mutex<Seen>>) {
+async fn read(redis: Client, fans: Vec<(String, HashSet<String>)>, seen: Arc<Mutex<HonestView>>) {
     let mut clock = interval(READ_EVERY);
     loop {
         clock.tick().await;
@@ -138,7 +139,7 @@ async fn read(redis: Client, fans: Vec<(String, HashSet<String>)>, seen: Arc<Mut
     }
 }
 
-async fn newcomers(target: Target, live_id: String, seen: Arc<Mutex<Seen>>) {
+async fn newcomers(target: Target, live_id: String, seen: Arc<Mutex<HonestView>>) {
     let query = format!("user_id=newcomer&role=viewer&live_id={live_id}");
     loop {
         let began = Instant::now();

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::bench::servers::Gateway;
+use crate::bench::servers::BenchGateway;
 
 /// Between two hostile publishers.
 const BETWEEN: Duration = Duration::from_millis(50);
@@ -74,7 +74,7 @@ async fn answer(mut socket: TcpStream) -> std::io::Result<()> {
 }
 
 /// What the honest publisher was answered, in words.
-pub(super) async fn publish(gateway: &Gateway) -> anyhow::Result<String> {
+pub(super) async fn publish(gateway: &BenchGateway) -> anyhow::Result<String> {
     let mut clock = interval(BETWEEN);
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut hostile = JoinSet::new();
@@ -114,7 +114,7 @@ pub(super) async fn publish(gateway: &Gateway) -> anyhow::Result<String> {
 }
 
 /// Publishes in a session of its own; the status of the answer.
-fn call(gateway: &Gateway, key: &str) -> impl Future<Output = anyhow::Result<u16>> + use<> {
+fn call(gateway: &BenchGateway, key: &str) -> impl Future<Output = anyhow::Result<u16>> + use<> {
     let address = gateway.server.addr;
     let session = format!("{:x}", rand::random::<u64>());
     let body = json!({"event": "publish", "session": session, "stream": key});

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::honest::Seen;
-use crate::report::Report;
+use super::honest::HonestView;
+use crate::report::RunReport;
 
 /// An ack that takes no longer than this is quick, whatever it takes in quiet.
 const QUICK_MS: f64 = 5.0;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct AttackRow {
     pub(super) attack: &'static str,
     pub(super) expected: &'static str,
     /// Each answer, and how many clients got it.
@@ -22,14 +22,14 @@ pub(super) struct Row {
     /// How often it was measured; the times are those of the last.
     pub(super) measured: u32,
     #[serde(flatten)]
-    pub(super) seen: Seen,
+    pub(super) seen: HonestView,
 }
 
 #[derive(Debug, Serialize)]
 pub(super) struct Hostile {
     pub(super) viewers: usize,
     pub(super) fans: usize,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<AttackRow>,
     pub(super) sockets_lost: u64,
     pub(super) heartbeats: u64,
     pub(super) unanswered: u64,
@@ -37,7 +37,7 @@ pub(super) struct Hostile {
     pub(super) errors: BTreeMap<String, u64>,
 }
 
-impl Row {
+impl AttackRow {
     fn is_answered_rightly(&self) -> bool {
         self.answers.len() == 1 && self.answers.contains_key(self.expected)
     }
@@ -62,7 +62,7 @@ impl Row {
         QUICK_MS.max(2.0 * self.quiet_p99_ms)
     }
 
-    fn judge(&self, report: &mut Report) {
+    fn judge(&self, report: &mut RunReport) {
         let name = self.attack;
         let seen = &self.seen;
         report.must(
@@ -95,8 +95,8 @@ impl Row {
 }
 
 impl Hostile {
-    pub(super) fn report(&self) -> anyhow::Result<Report> {
-        let mut report = Report::of(self)?;
+    pub(super) fn report(&self) -> anyhow::Result<RunReport> {
+        let mut report = RunReport::of(self)?;
         for row in &self.rows {
             row.judge(&mut report);
         }
@@ -123,8 +123,8 @@ impl Hostile {
 mod tests {
     use super::*;
 
-    fn seen(change: impl FnOnce(&mut Row)) -> Hostile {
-        let mut row = Row {
+    fn seen(change: impl FnOnce(&mut AttackRow)) -> Hostile {
+        let mut row = AttackRow {
             attack: "knocks",
             expected: "no",
             answers: BTreeMap::from([("no".to_owned(), 2)]),
@@ -132,9 +132,9 @@ mod tests {
             during_p99_ms: 4.9,
             acks: 9,
             measured: 1,
-            seen: Seen {
+            seen: HonestView {
                 readings: 3,
-                ..Seen::default()
+                ..HonestView::default()
             },
         };
         change(&mut row);
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    fn judged(change: impl FnOnce(&mut Row)) -> Report {
+    fn judged(change: impl FnOnce(&mut AttackRow)) -> RunReport {
         seen(change).report().unwrap()
     }
 
@@ -170,7 +170,7 @@ mod tests {
                 .slow()
                 .is_empty()
         );
-        let bad: [fn(&mut Row); 6] = [
+        let bad: [fn(&mut AttackRow); 6] = [
             |row| row.answers.clear(),
             |row| row.answers.extend([("yes".to_owned(), 1)]),
             |row| row.seen.missing_fans = 1,

@@ -13,11 +13,11 @@ const FARTHEST: f64 = 1e15;
 /// A figure, and what it was.
 pub(crate) struct Panel {
     pub(crate) title: String,
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<PlotLine>,
 }
 
 /// The figure of one of those that are compared, over time or by rounds.
-pub(crate) struct Line {
+pub(crate) struct PlotLine {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
 }
@@ -50,7 +50,7 @@ fn draw_panel(
     let mut right = 1.0_f64;
     let mut low = 0.0_f64;
     let mut high = 0.0_f64;
-    for (x, y) in panel.lines.iter().flat_map(Line::drawn) {
+    for (x, y) in panel.lines.iter().flat_map(PlotLine::drawn) {
         right = right.max(x);
         low = low.min(y);
         high = high.max(y);
@@ -82,7 +82,7 @@ fn draw_panel(
     Ok(())
 }
 
-impl Line {
+impl PlotLine {
     /// A table may show infinite and undefined values; a picture cannot.
     fn drawn(&self) -> impl Iterator<Item = (f64, f64)> {
         let finite = self.points.iter().filter(|(_, y)| y.is_finite());
@@ -108,7 +108,7 @@ mod tests {
         ];
         let panels = values.map(|values| Panel {
             title: "measure".to_owned(),
-            lines: vec![Line {
+            lines: vec![PlotLine {
                 name: "ours".to_owned(),
                 points: (1..).map(f64::from).zip(values.iter().copied()).collect(),
             }],

@@ -5,12 +5,12 @@ use std::fmt::{self, Display, Formatter};
 
 use serde_json::{Map, Value};
 
-use super::Report;
+use super::RunReport;
 
 /// Longer tables are for programs.
 const MOST_LINES: usize = 50;
 
-impl Display for Report {
+impl Display for RunReport {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         for (name, value) in &self.figures {
             write_figure(out, name, value)?;
@@ -99,7 +99,7 @@ fn in_words(value: &Value) -> String {
         Value::Number(number) if number.is_f64() => short(number.as_f64().unwrap_or_default()),
         Value::Number(number) => number.to_string(),
         Value::String(text) => text.clone(),
-        Value::Array(items) => match Spread::of_numbers(items) {
+        Value::Array(items) => match ValueSpread::of_numbers(items) {
             Some(spread) => spread.to_string(),
             None => items.iter().map(in_words).collect::<Vec<_>>().join("; "),
         },
@@ -125,13 +125,13 @@ fn short(value: f64) -> String {
 
 /// The middle of some values, and how far they reach.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Spread {
+pub(crate) struct ValueSpread {
     pub(crate) median: f64,
     pub(crate) min: f64,
     pub(crate) max: f64,
 }
 
-impl Spread {
+impl ValueSpread {
     /// `None` of nothing.
     pub(crate) fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
@@ -162,7 +162,7 @@ impl Spread {
     }
 }
 
-impl Display for Spread {
+impl Display for ValueSpread {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         write!(out, "{}", short(self.median))?;
         if self.min < self.max {
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_lies_side_by_side_is_a_table_and_the_rest_a_line() {
-        let report = Report::of(&json!({
+        let report = RunReport::of(&json!({
             "bench": {"row": {"heartbeats": {"bare": [1.0], "ours": [3.0, 1.0, 2.5]}, "CPU": {"bare": [null]}}},
             "connect": {"connected": 5, "latency_us": {"p50": 3}, "seconds": 0.25},
             "rows": [{"attack": "knocks", "acks": 12}],
@@ -209,8 +209,8 @@ mod tests {
 
     #[test]
     fn the_median_is_the_middle_or_between_the_two() {
-        assert_eq!(Spread::of(&[]), None);
-        let median = |values: &[f64]| Spread::of(values).map(|spread| spread.median);
+        assert_eq!(ValueSpread::of(&[]), None);
+        let median = |values: &[f64]| ValueSpread::of(values).map(|spread| spread.median);
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0]), Some(2.5));
     }

@@ -55,7 +55,7 @@ impl Errand {
 }
 
 /// An errand in a live, with what it draws by chance.
-pub(super) struct Visit<'a> {
+pub(super) struct ErrandVisit<'a> {
     state: &'a RunState,
     http: &'a Backend,
     live: String,
@@ -68,7 +68,7 @@ pub(super) struct Visit<'a> {
     die: u32,
 }
 
-impl<'a> Visit<'a> {
+impl<'a> ErrandVisit<'a> {
     pub(super) fn new(
         state: &'a RunState,
         http: &'a Backend,

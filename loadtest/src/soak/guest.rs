@@ -7,7 +7,7 @@ use anyhow::{bail, ensure};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::client::{self, Failure, Socket};
+use crate::client::{self, Failure, WebSocket};
 use crate::target::Target;
 
 /// Whatever a guest waits for comes within this time.
@@ -19,7 +19,7 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 const REMOVED: u16 = 4003;
 
 pub(super) struct Guest {
-    socket: Socket,
+    socket: WebSocket,
     deadline: Instant,
 }
 

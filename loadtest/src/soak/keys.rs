@@ -11,7 +11,7 @@ use rollcall::store::redis::keys::{
 
 /// Whether a key may outlast its live and its users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stays {
+pub(super) enum KeyStays {
     /// For so long at most; Redis must know the time of its end.
     For(Duration),
     /// For good: it is of the installation or of the platform, not of a live.
@@ -46,31 +46,31 @@ fn plain_kind(name: &str) -> String {
 }
 
 /// What may stay of a kind. Closed lives are remembered for `closed_ttl`.
-pub(super) fn stays(kind: &str, closed_ttl: Duration) -> Stays {
+pub(super) fn stays(kind: &str, closed_ttl: Duration) -> KeyStays {
     match kind {
         "live:" | "{live:}:history@" | "past-lives:" | "{past-lives:}:summaries" => {
-            Stays::For(closed_ttl)
+            KeyStays::For(closed_ttl)
         }
-        "{online-fans:}:fence" => Stays::For(CLOSED_FENCE_TTL),
+        "{online-fans:}:fence" => KeyStays::For(CLOSED_FENCE_TTL),
         "attendance:" | "attended:" | "{online-fans:}:stays@" | "{online-fans:}:sessions@" => {
-            Stays::For(ATTENDANCE_TTL)
+            KeyStays::For(ATTENDANCE_TTL)
         }
         // These sets never close: an entry stays while its gateway lives.
-        "{online-users}:fence" | "{online-streamers}:fence" => Stays::For(TOTALS_TTL),
-        "{online-users}:gateways" | "{online-streamers}:gateways" => Stays::For(SLICE_TTL),
-        "rollcall:leases" => Stays::For(LEASES_TTL),
+        "{online-users}:fence" | "{online-streamers}:fence" => KeyStays::For(TOTALS_TTL),
+        "{online-users}:gateways" | "{online-streamers}:gateways" => KeyStays::For(SLICE_TTL),
+        "rollcall:leases" => KeyStays::For(LEASES_TTL),
         // Two lease refreshes, however long these are.
-        "rollcall:sweeper" => Stays::For(SLICE_TTL),
+        "rollcall:sweeper" => KeyStays::For(SLICE_TTL),
         "rollcall:attendance"
         | "rollcall:attendance-form"
         | "rollcall:canary"
-        | "rollcall:events" => Stays::ForGood,
+        | "rollcall:events" => KeyStays::ForGood,
         "rollcall:fanout"
         | "rollcall:last-seen-ids"
         | "last-seen:"
         | "following:"
-        | "followers:" => Stays::ForGood,
-        _ => Stays::No,
+        | "followers:" => KeyStays::ForGood,
+        _ => KeyStays::No,
     }
 }
 
@@ -121,9 +121,9 @@ mod tests {
             "{live:42}:bans",
             "statuses:feed:u1",
         ] {
-            assert_eq!(stays(&kind(key), ttl), Stays::No, "{key}");
+            assert_eq!(stays(&kind(key), ttl), KeyStays::No, "{key}");
         }
-        assert_eq!(stays(&kind("live:42"), ttl), Stays::For(ttl));
-        assert_eq!(stays(&kind("rollcall:canary"), ttl), Stays::ForGood);
+        assert_eq!(stays(&kind("live:42"), ttl), KeyStays::For(ttl));
+        assert_eq!(stays(&kind("rollcall:canary"), ttl), KeyStays::ForGood);
     }
 }

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::chaos::findings::{Broken, Promise};
-use crate::report::Report;
-use crate::report::plot::{self, Line, Panel};
-use crate::soak::sampler::{Figures, Sample};
-use crate::soak::slope::{Slope, Verdict};
+use crate::report::RunReport;
+use crate::report::plot::{self, Panel, PlotLine};
+use crate::soak::sampler::{GatewayFigures, Sample};
+use crate::soak::slope::{Slope, SlopeVerdict};
 use crate::soak::staff::Ledger;
 
 const MIB: f64 = (1 << 20) as f64;
@@ -27,8 +27,8 @@ pub(crate) struct Measured {
     /// When all gateways had restarted, each time, in seconds; memory counts from the last time on.
     pub(crate) restarts: Vec<f64>,
     /// Of each gateway, before anybody came and after everybody had gone.
-    pub(crate) rest_before: Vec<Figures>,
-    pub(crate) rest_after: Vec<Figures>,
+    pub(crate) rest_before: Vec<GatewayFigures>,
+    pub(crate) rest_after: Vec<GatewayFigures>,
     /// Open files and tasks are back to what they were.
     #[serde(skip)]
     pub(crate) is_down: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Measured {
     #[serde(rename = "leftover_keys")]
     pub(crate) leftovers: Vec<String>,
     #[serde(rename = "kept_keys")]
-    pub(crate) kept: BTreeMap<String, Kept>,
+    pub(crate) kept: BTreeMap<String, KeptKeys>,
     #[serde(flatten)]
     pub(crate) ledger: Ledger,
     pub(crate) broken: Vec<Broken>,
@@ -49,7 +49,7 @@ pub(crate) struct Measured {
 
 /// Keys of a kind that stay when all lives have closed, as documented.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct Kept {
+pub(crate) struct KeptKeys {
     pub(crate) keys: u64,
     /// For so long at most; absent: for good.
     pub(crate) lifetime_seconds: Option<u64>,
@@ -57,7 +57,7 @@ pub(crate) struct Kept {
 
 /// What reproduces the run.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Settings {
+pub(crate) struct SoakSettings {
     pub(crate) seed: u64,
     pub(crate) hours: f64,
     pub(crate) viewers: u32,
@@ -74,12 +74,12 @@ pub(crate) struct Settings {
 pub(crate) struct Growth {
     /// Absent if there are too few samples for any line.
     pub(crate) slope: Option<Slope>,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: SlopeVerdict,
 }
 
 #[derive(Serialize)]
 struct Document<'a> {
-    settings: &'a Settings,
+    settings: &'a SoakSettings,
     growth: Vec<Growth>,
     logs: &'a str,
     /// What the run was too short to judge.
@@ -89,12 +89,12 @@ struct Document<'a> {
 }
 
 impl Measured {
-    pub(crate) fn report(&self, settings: &Settings, logs: &str) -> anyhow::Result<Report> {
+    pub(crate) fn report(&self, settings: &SoakSettings, logs: &str) -> anyhow::Result<RunReport> {
         let mut growth = Vec::new();
         let mut undecided = Vec::new();
         for gateway in 0..settings.gateways {
             let of_gateway = self.growth(gateway, settings);
-            if of_gateway.verdict == Verdict::TooShortToTell {
+            if of_gateway.verdict == SlopeVerdict::TooShortToTell {
                 undecided.push(format!(
                     "gateway {gateway}: growth of memory: too short to tell"
                 ));
@@ -108,11 +108,11 @@ impl Measured {
             undecided,
             measured: self,
         };
-        let mut report = Report::of(&document)?;
+        let mut report = RunReport::of(&document)?;
         for (gateway, Growth { slope, verdict }) in document.growth.iter().enumerate() {
             let percent = slope.map_or(0.0, |slope| slope.percent_per_hour);
             report.must(
-                *verdict != Verdict::Grows,
+                *verdict != SlopeVerdict::Grows,
                 format!(
                     "gateway {gateway}: memory grows by {percent:.2} % per hour, not {MOST_GROWTH} %"
                 ),
@@ -123,7 +123,7 @@ impl Measured {
         Ok(report)
     }
 
-    fn growth(&self, gateway: usize, settings: &Settings) -> Growth {
+    fn growth(&self, gateway: usize, settings: &SoakSettings) -> Growth {
         let first = self.samples.first().map_or(0.0, |sample| sample.seconds);
         let began = self.restarts.last().copied().unwrap_or(first);
         let warm = self
@@ -138,13 +138,15 @@ impl Measured {
         });
         let slope = Slope::of(&memory.collect::<Vec<_>>());
         Growth {
-            verdict: slope.map_or(Verdict::TooShortToTell, |slope| slope.verdict(MOST_GROWTH)),
+            verdict: slope.map_or(SlopeVerdict::TooShortToTell, |slope| {
+                slope.verdict(MOST_GROWTH)
+            }),
             slope,
         }
     }
 
     /// Everybody has gone: nothing may be left of them.
-    fn judge_rest(&self, report: &mut Report) {
+    fn judge_rest(&self, report: &mut RunReport) {
         report.must(
             !self.samples.is_empty() && !self.rest_before.is_empty(),
             "nothing was sampled",
@@ -162,7 +164,7 @@ impl Measured {
             }
         }
         for (gateway, after) in self.rest_after.iter().enumerate() {
-            let Figures {
+            let GatewayFigures {
                 sockets,
                 members,
                 lives,
@@ -183,7 +185,7 @@ impl Measured {
         }
     }
 
-    fn judge_promises(&self, report: &mut Report) {
+    fn judge_promises(&self, report: &mut RunReport) {
         let errands = &self.ledger.errands;
         for (errand, outcomes) in errands {
             let wrong = outcomes.wrong;
@@ -217,7 +219,7 @@ impl Measured {
         ])
     }
 
-    fn of_gateways(&self, title: &str, figure: fn(&Figures) -> f64) -> Panel {
+    fn of_gateways(&self, title: &str, figure: fn(&GatewayFigures) -> f64) -> Panel {
         let gateways = self.samples.first().map_or(0, |it| it.gateways.len());
         let names = (0..gateways).map(|gateway| format!("gateway {gateway}"));
         self.panel(title, names.collect(), |sample, gateway| {
@@ -236,7 +238,7 @@ impl Measured {
                 .samples
                 .iter()
                 .filter_map(|sample| Some((sample.seconds / 60.0, value(sample, number)?)));
-            Line {
+            PlotLine {
                 name,
                 points: points.collect(),
             }

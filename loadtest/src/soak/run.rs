@@ -10,8 +10,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::time::{Instant, sleep};
 
-use super::keys::{Stays, counted, kind, stays};
-use super::report::{Kept, Measured};
+use super::keys::{KeyStays, counted, kind, stays};
+use super::report::{KeptKeys, Measured};
 use super::sampler::{Sample, Sampler, is_down};
 use super::staff::{self, Ledger, Staff};
 use crate::chaos::audit::{all_out, audit, counts};
@@ -200,7 +200,7 @@ async fn keys_at_rest(
     course: &Course,
     follows: &BTreeMap<String, u64>,
     within: Duration,
-) -> anyhow::Result<(Vec<String>, BTreeMap<String, Kept>)> {
+) -> anyhow::Result<(Vec<String>, BTreeMap<String, KeptKeys>)> {
     let deadline = Instant::now() + within;
     loop {
         let keys = sampler.keys().await?;
@@ -221,12 +221,12 @@ async fn keys_at_rest(
         if leftovers.is_empty() || Instant::now() > deadline {
             let kept = counts.into_iter().map(|(kind, keys)| {
                 let lifetime = match stays(&kind, course.closed_ttl) {
-                    Stays::For(lifetime) => Some(lifetime.as_secs()),
-                    Stays::ForGood | Stays::No => None,
+                    KeyStays::For(lifetime) => Some(lifetime.as_secs()),
+                    KeyStays::ForGood | KeyStays::No => None,
                 };
                 (
                     kind,
-                    Kept {
+                    KeptKeys {
                         keys,
                         lifetime_seconds: lifetime,
                     },
@@ -240,10 +240,10 @@ async fn keys_at_rest(
 
 async fn may_stay(sampler: &Sampler, key: &str, closed_ttl: Duration) -> anyhow::Result<bool> {
     Ok(match stays(&kind(key), closed_ttl) {
-        Stays::ForGood => true,
-        Stays::No => false,
+        KeyStays::ForGood => true,
+        KeyStays::No => false,
         // A key that has expired since it was listed is kept for no time.
-        Stays::For(lifetime) => sampler
+        KeyStays::For(lifetime) => sampler
             .kept_for(key)
             .await?
             .is_some_and(|rest| rest <= lifetime),

@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// A gateway at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Figures {
+pub(super) struct GatewayFigures {
     pub(super) rss_bytes: u64,
     pub(super) open_files: u64,
     pub(super) tasks: u64,
@@ -36,7 +36,7 @@ pub(super) struct Figures {
     pub(super) lives: u64,
 }
 
-impl Figures {
+impl GatewayFigures {
     /// Whether nobody is connected and nothing is held.
     fn is_empty(&self) -> bool {
         (self.sockets, self.members, self.lives) == (0, 0, 0)
@@ -56,7 +56,7 @@ impl Figures {
 pub(super) struct Sample {
     /// Since the run began.
     pub(super) seconds: f64,
-    pub(super) gateways: Vec<Figures>,
+    pub(super) gateways: Vec<GatewayFigures>,
     pub(super) redis_bytes: u64,
     /// By kind.
     pub(super) keys: BTreeMap<String, u64>,
@@ -101,7 +101,7 @@ impl Sampler {
         })
     }
 
-    pub(super) async fn gateways(&self) -> anyhow::Result<Vec<Figures>> {
+    pub(super) async fn gateways(&self) -> anyhow::Result<Vec<GatewayFigures>> {
         try_join_all(self.gateways.iter().map(|gateway| self.figures(*gateway))).await
     }
 
@@ -110,20 +110,20 @@ impl Sampler {
     pub(super) async fn rest(
         &self,
         within: Duration,
-        down_to: Option<&[Figures]>,
-    ) -> anyhow::Result<Vec<Figures>> {
+        down_to: Option<&[GatewayFigures]>,
+    ) -> anyhow::Result<Vec<GatewayFigures>> {
         let deadline = Instant::now() + within;
         let mut last = Vec::new();
         let mut since = Instant::now();
         loop {
             let now = self.gateways().await?;
-            let figures: Vec<Figures> = now.iter().map(Figures::at_rest).collect();
+            let figures: Vec<GatewayFigures> = now.iter().map(GatewayFigures::at_rest).collect();
             if figures != last {
                 (last, since) = (figures, Instant::now());
             }
             let low = down_to.is_none_or(|most| is_down(&now, most));
             if Instant::now() > deadline
-                || (low && since.elapsed() >= CALM && now.iter().all(Figures::is_empty))
+                || (low && since.elapsed() >= CALM && now.iter().all(GatewayFigures::is_empty))
             {
                 return Ok(now);
             }
@@ -131,7 +131,7 @@ impl Sampler {
         }
     }
 
-    async fn figures(&self, gateway: SocketAddr) -> anyhow::Result<Figures> {
+    async fn figures(&self, gateway: SocketAddr) -> anyhow::Result<GatewayFigures> {
         let url = format!("http://{gateway}/metrics");
         let answer = match self.http.get(&url).send().await {
             // The connection was to a gateway that has restarted since.
@@ -147,7 +147,7 @@ impl Sampler {
             answer.status()
         );
         let text = answer.text().await?;
-        Ok(Figures {
+        Ok(GatewayFigures {
             rss_bytes: figure(&text, "process_resident_memory_bytes")?,
             open_files: figure(&text, "process_open_fds")?,
             tasks: figure(&text, "rollcall_tasks")?,
@@ -183,7 +183,7 @@ impl Sampler {
 }
 
 /// Whether files and tasks are back to what they were.
-pub(super) fn is_down(now: &[Figures], most: &[Figures]) -> bool {
+pub(super) fn is_down(now: &[GatewayFigures], most: &[GatewayFigures]) -> bool {
     now.iter()
         .zip(most)
         .all(|(now, most)| now.open_files <= most.open_files && now.tasks <= most.tasks)

@@ -9,7 +9,7 @@
 
 use serde::Serialize;
 
-use crate::report::Spread;
+use crate::report::ValueSpread;
 
 /// Blocks are as long as this, or longer if there would be too many of them.
 const BLOCK_SECONDS: f64 = 60.0;
@@ -24,7 +24,7 @@ const MOST_CORRELATION: f64 = 0.95;
 /// What follows from a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Verdict {
+pub(super) enum SlopeVerdict {
     /// The whole interval is within the bound.
     Steady,
     /// The whole interval is above the bound.
@@ -73,15 +73,15 @@ impl Slope {
     }
 
     /// Judges the growth against a bound in percent per hour.
-    pub(super) fn verdict(&self, bound: f64) -> Verdict {
+    pub(super) fn verdict(&self, bound: f64) -> SlopeVerdict {
         if self.blocks < FEWEST_BLOCKS {
-            Verdict::TooShortToTell
+            SlopeVerdict::TooShortToTell
         } else if self.high <= bound {
-            Verdict::Steady
+            SlopeVerdict::Steady
         } else if self.low > bound {
-            Verdict::Grows
+            SlopeVerdict::Grows
         } else {
-            Verdict::TooShortToTell
+            SlopeVerdict::TooShortToTell
         }
     }
 }
@@ -149,7 +149,7 @@ fn block_of(at: f64, first: f64, length: f64) -> usize {
 }
 
 fn median(values: &[f64]) -> Option<f64> {
-    Spread::of(values).map(|spread| spread.median)
+    ValueSpread::of(values).map(|spread| spread.median)
 }
 
 #[cfg(test)]
@@ -180,11 +180,11 @@ mod tests {
                 .unwrap()
                 .verdict(1.0)
         };
-        assert_eq!(verdict(60, 0.0, 1.0), Verdict::Steady);
-        assert_eq!(verdict(60, -3.0, 1.0), Verdict::Steady);
-        assert_eq!(verdict(60, 3.0, 1.0), Verdict::Grows);
-        assert_eq!(verdict(60, 1.0, 1.0), Verdict::TooShortToTell);
-        assert_eq!(verdict(60, 0.5, 20.0), Verdict::TooShortToTell);
+        assert_eq!(verdict(60, 0.0, 1.0), SlopeVerdict::Steady);
+        assert_eq!(verdict(60, -3.0, 1.0), SlopeVerdict::Steady);
+        assert_eq!(verdict(60, 3.0, 1.0), SlopeVerdict::Grows);
+        assert_eq!(verdict(60, 1.0, 1.0), SlopeVerdict::TooShortToTell);
+        assert_eq!(verdict(60, 0.5, 20.0), SlopeVerdict::TooShortToTell);
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
         for growth in [0.0, 50.0] {
             assert_eq!(
                 Slope::of(&series(20, growth, 0.1)).unwrap().verdict(1.0),
-                Verdict::TooShortToTell
+                SlopeVerdict::TooShortToTell
             );
         }
         assert!(Slope::of(&series(2, 0.0, 0.1)).is_none() && Slope::of(&[]).is_none());

@@ -6,11 +6,12 @@
 //! meanwhile.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
@@ -18,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::errands::{Errand, Visit};
+use super::errands::{Errand, ErrandVisit};
 use crate::chaos::backend::Backend;
 use crate::chaos::run_state::{RunState, mix};
 use crate::client;
@@ -69,7 +70,7 @@ impl Staff {
         let ledger = Arc::new(Mutex::new(Ledger::default()));
         for number in 0..callers {
             let rng = seeded(state, number);
-            let caller = Caller {
+            let caller = ApiCaller {
                 state: state.clone(),
                 http: Backend::with_patience(CALL)?,
                 rng,
@@ -97,7 +98,7 @@ impl Staff {
         timeout(LONGEST_ERRAND, all)
             .await
             .context("an errand that does not end")?;
-        Ok(lock(&self.ledger).clone())
+        Ok(self.ledger.lock().clone())
     }
 }
 
@@ -106,7 +107,7 @@ pub(super) async fn rehearse(state: &RunState, live: Live) -> anyhow::Result<()>
     let http = Backend::with_patience(CALL)?;
     for errand in Errand::ALL {
         let name = format!("first-{}", errand.name());
-        let visit = Visit::new(state, &http, live, &mut seeded(state, usize::MAX), &name);
+        let visit = ErrandVisit::new(state, &http, live, &mut seeded(state, usize::MAX), &name);
         visit.run(errand).await.with_context(|| name.clone())?;
     }
     Ok(())
@@ -116,7 +117,7 @@ fn seeded(state: &RunState, number: usize) -> StdRng {
     StdRng::seed_from_u64(mix(!state.seed).wrapping_add(number as u64))
 }
 
-struct Caller {
+struct ApiCaller {
     state: Arc<RunState>,
     http: Backend,
     rng: StdRng,
@@ -124,7 +125,7 @@ struct Caller {
     ledger: Arc<Mutex<Ledger>>,
 }
 
-impl Caller {
+impl ApiCaller {
     async fn run(mut self, pace: Duration, stop: &CancellationToken) {
         for visit in 0_u64.. {
             let pause = pace.mul_f64(self.rng.random::<f64>() * 2.0);
@@ -135,11 +136,11 @@ impl Caller {
             let live = self.rng.random_range(0..self.state.busy);
             let before = circumstances(&self.state, live);
             let name = format!("{}-{visit}", self.number);
-            let outcome = Visit::new(&self.state, &self.http, live, &mut self.rng, &name)
+            let outcome = ErrandVisit::new(&self.state, &self.http, live, &mut self.rng, &name)
                 .run(errand)
                 .await;
             let disturbed = before.is_none() || before != circumstances(&self.state, live);
-            let mut ledger = lock(&self.ledger);
+            let mut ledger = self.ledger.lock();
             let outcomes = ledger.errands.entry(errand.name()).or_default();
             match outcome {
                 Ok(()) => outcomes.done += 1,
@@ -194,8 +195,4 @@ async fn stream(state: Arc<RunState>, live: Live, mut rng: StdRng) {
         }
         sleep_until(until).await;
     }
-}
-
-fn lock(ledger: &Mutex<Ledger>) -> std::sync::MutexGuard<'_, Ledger> {
-    ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::dashboards::Verdict;
-use crate::report::{Quantiles, Report};
+use crate::dashboards::DashboardVerdict;
+use crate::report::{Quantiles, RunReport};
 use crate::tally::Tally;
 
 /// What was asked for.
-pub(super) struct Asked {
+pub(super) struct StormTerms {
     pub(super) cut: usize,
     pub(super) bystanders: usize,
     pub(super) within: Duration,
@@ -17,11 +17,11 @@ pub(super) struct Asked {
 }
 
 /// What was seen.
-pub(super) struct Seen {
+pub(super) struct StormFindings {
     /// Viewers and fans by live, before the cut.
     pub(super) truth: Vec<[u32; 2]>,
-    pub(super) before: Verdict,
-    pub(super) after: Verdict,
+    pub(super) before: DashboardVerdict,
+    pub(super) after: DashboardVerdict,
     pub(super) lowest: [i64; 2],
     pub(super) wobbles: u64,
     pub(super) fans_in_redis: Option<u64>,
@@ -36,17 +36,17 @@ fn total(lives: &[[u32; 2]], which: usize) -> u64 {
     lives.iter().map(|counts| u64::from(counts[which])).sum()
 }
 
-impl Seen {
+impl StormFindings {
     /// From the cut until the last was back and joined.
     fn last_back(&self) -> Option<f64> {
         let last = self.tally.storm.returns.last()?;
         Some(last.saturating_sub(self.cut_at) as f64 / 1e6)
     }
 
-    pub(super) fn report(&self, asked: &Asked) -> anyhow::Result<Report> {
+    pub(super) fn report(&self, asked: &StormTerms) -> anyhow::Result<RunReport> {
         let storm = &self.tally.storm;
         let all_back = self.all_back && storm.returned == asked.cut as u64;
-        let mut report = Report::of(&json!({
+        let mut report = RunReport::of(&json!({
             "cut": asked.cut,
             "bystanders": asked.bystanders,
             "returned": storm.returned,
@@ -80,7 +80,7 @@ impl Seen {
         Ok(report)
     }
 
-    fn judge(&self, asked: &Asked, report: &mut Report) {
+    fn judge(&self, asked: &StormTerms, report: &mut RunReport) {
         let storm = &self.tally.storm;
         let last = self.last_back();
         let within = asked.within;

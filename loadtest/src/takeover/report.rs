@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::report::Report;
+use crate::report::RunReport;
 
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Takeover {
@@ -29,10 +29,10 @@ pub(super) struct Takeover {
 }
 
 impl Takeover {
-    pub(super) fn report(&self) -> anyhow::Result<Report> {
+    pub(super) fn report(&self) -> anyhow::Result<RunReport> {
         let all = self.sessions;
         let in_time = self.counted_ms.is_some_and(|ms| ms <= self.limit_ms);
-        let mut report = Report::of(self)?;
+        let mut report = RunReport::of(self)?;
         report.must(self.highest <= all, "somebody was counted twice");
         report.must(
             self.highest_in_redis <= all,

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::report::Takeover;
 use crate::bench::generator::order::live;
-use crate::bench::servers::{Gateway, Redis, metric_in};
+use crate::bench::servers::{BenchGateway, Redis, metric_in};
 use crate::redis_stats::InlineClient;
 use crate::target::Target;
 
@@ -20,13 +20,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// What the gateway says of a live.
 #[derive(Deserialize)]
-struct Live {
+struct WatchedLive {
     viewers: u64,
     fans: u64,
 }
 
 /// What was seen at one moment, over all lives.
-struct Seen {
+struct SeenTotals {
     viewers: u64,
     fans: u64,
     /// Fans in the sets of Redis.
@@ -37,7 +37,7 @@ struct Seen {
 
 pub(super) struct Watch<'a> {
     redis: InlineClient,
-    gateway: &'a Gateway,
+    gateway: &'a BenchGateway,
     lives: usize,
     sessions: u64,
     began: Instant,
@@ -47,7 +47,7 @@ pub(super) struct Watch<'a> {
 impl<'a> Watch<'a> {
     pub(super) async fn new(
         redis: &Redis,
-        gateway: &'a Gateway,
+        gateway: &'a BenchGateway,
         lives: usize,
         sessions: usize,
     ) -> anyhow::Result<Self> {
@@ -103,7 +103,7 @@ impl<'a> Watch<'a> {
         self.seen
     }
 
-    fn note(&mut self, seen: &Seen, at_ms: f64) {
+    fn note(&mut self, seen: &SeenTotals, at_ms: f64) {
         let report = &mut self.seen;
         report.looks += 1;
         report.lowest = report.lowest.min(seen.viewers).min(seen.fans);
@@ -122,14 +122,14 @@ impl<'a> Watch<'a> {
         }
     }
 
-    async fn look(&mut self) -> anyhow::Result<Seen> {
+    async fn look(&mut self) -> anyhow::Result<SeenTotals> {
         let gateway = self.gateway;
         let asked = (0..self.lives).map(|number| async move {
             let path = format!("/v1/lives/{}", live(number));
             let text = gateway.call(Method::GET, &path, None).await?;
-            serde_json::from_str::<Live>(&text).with_context(|| path)
+            serde_json::from_str::<WatchedLive>(&text).with_context(|| path)
         });
-        let mut seen = Seen {
+        let mut seen = SeenTotals {
             viewers: 0,
             fans: 0,
             in_redis: 0,
@@ -153,7 +153,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl Seen {
+impl SeenTotals {
     fn counts_all(&self, sessions: u64) -> bool {
         self.viewers == sessions && self.fans == sessions && self.in_redis == sessions
     }

@@ -7,16 +7,16 @@ use anyhow::Context;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::report::Report;
+use crate::report::RunReport;
 
 /// What must have arrived of each live: that it opened, so many removals in their order, that it
 /// closed.
-pub(crate) struct Expected {
+pub(crate) struct ExpectedEvents {
     removed: usize,
     lives: Vec<String>,
 }
 
-impl Expected {
+impl ExpectedEvents {
     pub(crate) fn new(removed: usize) -> Self {
         Self {
             removed,
@@ -40,29 +40,29 @@ impl Expected {
 }
 
 /// An event as it was taken: what the receiver found wrong, or `ok`.
-pub(crate) struct Arrival {
+pub(crate) struct TakenEvent {
     verdict: String,
     event: Value,
 }
 
 /// Reads what the receiver wrote. A line that is being written is left out.
-pub(crate) fn read(file: &str) -> anyhow::Result<Vec<Arrival>> {
+pub(crate) fn read(file: &str) -> anyhow::Result<Vec<TakenEvent>> {
     let text = std::fs::read_to_string(file).with_context(|| file.to_owned())?;
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole.lines().map(arrival_in).collect()
 }
 
 /// The arrival in a line of the receiver.
-fn arrival_in(line: &str) -> anyhow::Result<Arrival> {
+fn arrival_in(line: &str) -> anyhow::Result<TakenEvent> {
     let (verdict, body) = line.split_once(' ').context("a line without a body")?;
-    Ok(Arrival {
+    Ok(TakenEvent {
         verdict: verdict.to_owned(),
         event: serde_json::from_str(body)?,
     })
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Compared {
+pub(crate) struct ComparedArrivals {
     lives: usize,
     /// Events that had to arrive.
     expected: usize,
@@ -79,9 +79,9 @@ pub(crate) struct Compared {
     failures: Vec<String>,
 }
 
-impl Compared {
-    pub(crate) fn report(&self) -> anyhow::Result<Report> {
-        let mut report = Report::of(self)?;
+impl ComparedArrivals {
+    pub(crate) fn report(&self) -> anyhow::Result<RunReport> {
+        let mut report = RunReport::of(self)?;
         for failure in &self.failures {
             report.must(false, failure);
         }
@@ -89,15 +89,15 @@ impl Compared {
     }
 
     pub(crate) fn new(
-        expected: &Expected,
-        taken: &[Arrival],
+        expected: &ExpectedEvents,
+        taken: &[TakenEvent],
         (down, after): (Duration, Duration),
     ) -> Self {
         let mut failures = Vec::new();
         let mut known: HashMap<&str, &Value> = HashMap::new();
         let mut stories: HashMap<&str, Vec<(String, Value)>> = HashMap::new();
         let mut repeats = 0;
-        for Arrival { verdict, event } in taken {
+        for TakenEvent { verdict, event } in taken {
             let id = event["id"].as_str().unwrap_or_default();
             let live = event["live_id"].as_str().unwrap_or_default();
             let kind = event["type"].as_str().unwrap_or_default();
@@ -145,15 +145,15 @@ mod tests {
 
     use super::*;
 
-    fn compared(events: &[(&str, Value)]) -> Compared {
-        let mut expected = Expected::new(1);
+    fn compared(events: &[(&str, Value)]) -> ComparedArrivals {
+        let mut expected = ExpectedEvents::new(1);
         expected.live("a");
-        let arrival = |(verdict, event): &(&str, Value)| Arrival {
+        let arrival = |(verdict, event): &(&str, Value)| TakenEvent {
             verdict: (*verdict).to_owned(),
             event: event.clone(),
         };
-        let taken: Vec<Arrival> = events.iter().map(arrival).collect();
-        Compared::new(&expected, &taken, (Duration::ZERO, Duration::ZERO))
+        let taken: Vec<TakenEvent> = events.iter().map(arrival).collect();
+        ComparedArrivals::new(&expected, &taken, (Duration::ZERO, Duration::ZERO))
     }
 
     fn event(id: &str, kind: &str) -> Value {

@@ -1,5 +1,5 @@
 //! A viewer's line to the gateway, once it has joined: a WebSocket, requests over HTTP, or
-//! datagrams. What the lines of one process share is in [`Lines`].
+//! datagrams. What the lines of one process share is in [`ViewerLines`].
 
 mod datagrams;
 mod heard;
@@ -11,20 +11,20 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use self::datagrams::DatagramLine;
-pub(in crate::worker) use self::heard::Heard;
+pub(in crate::worker) use self::heard::Hearing;
 use self::http::HttpLine;
 use crate::client::datagrams::DatagramSockets;
 use crate::client::http::HttpConnections;
-use crate::client::{self, Failure, Socket};
-use crate::error_kind::{self, Kind};
-use crate::plan::{By, CrowdPlan};
+use crate::client::{self, Failure, WebSocket};
+use crate::error_kind::{self, ErrorName};
+use crate::plan::{CrowdPlan, ViewerTransport};
 
 /// Connections over which the viewers of one process join that send datagrams afterwards.
 const TO_JOIN: usize = 16;
 
 /// What the viewers of one process share.
 #[derive(Debug)]
-pub(super) enum Lines {
+pub(super) enum ViewerLines {
     /// Nothing: each has a socket of its own.
     Sockets,
     Http(Arc<HttpConnections>),
@@ -35,15 +35,15 @@ pub(super) enum Lines {
     },
 }
 
-impl Lines {
+impl ViewerLines {
     pub(super) async fn open(plan: &CrowdPlan) -> io::Result<Self> {
         Ok(match plan.by {
-            By::Ws => Self::Sockets,
-            By::Http => {
+            ViewerTransport::Ws => Self::Sockets,
+            ViewerTransport::Http => {
                 let share = (plan.connections / plan.processes).max(1);
                 Self::Http(Arc::new(HttpConnections::new(&plan.target, share)))
             }
-            By::Udp => Self::Datagrams {
+            ViewerTransport::Udp => Self::Datagrams {
                 sockets: Arc::new(DatagramSockets::open().await?),
                 connections: HttpConnections::new(&plan.target, TO_JOIN),
             },
@@ -56,7 +56,7 @@ impl Lines {
         plan: &CrowdPlan,
         viewer: usize,
         live_id: &str,
-    ) -> Option<Result<Line, Failure>> {
+    ) -> Option<Result<ViewerLine, Failure>> {
         match self {
             Self::Sockets => None,
             Self::Http(connections) => Some(by_http(connections, plan, viewer, live_id).await),
@@ -73,10 +73,10 @@ async fn by_http(
     plan: &CrowdPlan,
     viewer: usize,
     live_id: &str,
-) -> Result<Line, Failure> {
+) -> Result<ViewerLine, Failure> {
     let session = http::begin(connections, plan, viewer, live_id).await?;
     let line = HttpLine::new(connections.clone(), viewer, &session);
-    Ok(Line::Http(line))
+    Ok(ViewerLine::Http(line))
 }
 
 async fn by_datagram(
@@ -85,23 +85,23 @@ async fn by_datagram(
     plan: &CrowdPlan,
     viewer: usize,
     live_id: &str,
-) -> Result<Line, Failure> {
+) -> Result<ViewerLine, Failure> {
     let session = http::begin(connections, plan, viewer, live_id).await?;
     let mut line = DatagramLine::new(sockets.clone(), viewer, session)?;
     line.say_hello().await?;
-    Ok(Line::Datagrams(Box::new(line)))
+    Ok(ViewerLine::Datagrams(Box::new(line)))
 }
 
 /// The line of one viewer.
-pub(super) enum Line {
-    Socket(Box<Socket>),
+pub(super) enum ViewerLine {
+    Socket(Box<WebSocket>),
     Http(HttpLine),
     Datagrams(Box<DatagramLine>),
 }
 
-impl Line {
+impl ViewerLine {
     /// The next thing that the gateway says. Nothing is lost when the future is dropped.
-    pub(super) async fn heard(&mut self) -> Result<Heard, Failure> {
+    pub(super) async fn heard(&mut self) -> Result<Hearing, Failure> {
         match self {
             Self::Socket(socket) => {
                 let text = client::receive(socket).await?;
@@ -130,7 +130,7 @@ impl Line {
     }
 
     /// Leaves cleanly, so that the gateway counts the viewer no more.
-    pub(super) async fn leave(&mut self, plan: &CrowdPlan) -> Result<(), Kind> {
+    pub(super) async fn leave(&mut self, plan: &CrowdPlan) -> Result<(), ErrorName> {
         let leaving = async {
             match self {
                 Self::Socket(socket) => {
@@ -150,19 +150,19 @@ impl Line {
     }
 }
 
-fn understood(text: &str) -> Heard {
+fn understood(text: &str) -> Hearing {
     let message = match client::parse(text) {
         Ok(message) => message,
-        Err(kind) => return Heard::Trouble(kind),
+        Err(kind) => return Hearing::Trouble(kind),
     };
     match &*message.kind {
-        "heartbeat_ack" => Heard::Ack {
+        "heartbeat_ack" => Hearing::Ack {
             id: message.id,
             fan: message.fan,
         },
-        "error" => Heard::Trouble(error_kind::of_code(message.code.as_deref())),
-        "closed" => Heard::Trouble(error_kind::LIVE_CLOSED),
-        "reconnect" => Heard::Trouble(error_kind::RECONNECT_TOLD),
-        _ => Heard::Nothing,
+        "error" => Hearing::Trouble(error_kind::of_code(message.code.as_deref())),
+        "closed" => Hearing::Trouble(error_kind::LIVE_CLOSED),
+        "reconnect" => Hearing::Trouble(error_kind::RECONNECT_TOLD),
+        _ => Hearing::Nothing,
     }
 }

@@ -8,7 +8,7 @@ use crate::tally::{Latencies, Tally, is_count};
 /// What a worker is told. The ramp begins without a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Command {
+pub(crate) enum WorkerCommand {
     /// The measured phase begins.
     Steady,
     /// The measured phase ends: no new heartbeats, acks still count.
@@ -26,12 +26,12 @@ pub(crate) enum Command {
 /// What a worker answers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Event {
+pub(crate) enum WorkerEvent {
     /// Sent periodically.
     Progress(Progress),
-    /// The answer to [`Command::Count`]: viewers and fans by live.
+    /// The answer to [`WorkerCommand::Count`]: viewers and fans by live.
     Counted(Vec<[u32; 2]>),
-    /// The answer to [`Command::TakeAcks`].
+    /// The answer to [`WorkerCommand::TakeAcks`].
     Acks(Latencies),
     /// The last event.
     Done(Box<Tally>),

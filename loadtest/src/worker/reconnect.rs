@@ -7,8 +7,8 @@ use tokio::time::sleep;
 
 use super::state::WorkerState;
 use super::viewer::come_in;
-use crate::client::{Failure, Socket};
-use crate::error_kind::{self, Kind};
+use crate::client::{Failure, WebSocket};
+use crate::error_kind::{self, ErrorName};
 use crate::plan::JoinBy;
 
 const MAX_TRIES: u32 = 20;
@@ -17,7 +17,7 @@ const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 const SERVICE_UNAVAILABLE: u16 = 503;
 
 /// Tries until the viewer has joined again; the error is that of the last try.
-pub(super) async fn reconnect(worker: &WorkerState, number: usize) -> Result<Socket, Kind> {
+pub(super) async fn reconnect(worker: &WorkerState, number: usize) -> Result<WebSocket, ErrorName> {
     let mut last = error_kind::CONNECT_TIMEOUT;
     for _ in 0..MAX_TRIES {
         let Failure {
@@ -32,7 +32,7 @@ pub(super) async fn reconnect(worker: &WorkerState, number: usize) -> Result<Soc
         worker.tally(|tally| match wait {
             Some(wait) => tally.storm.told.record(wait),
             None if code == Some(SERVICE_UNAVAILABLE) => tally.storm.untimed += 1,
-            None => tally.error(Kind::Owned(format!("return:{kind}")), 1),
+            None => tally.error(ErrorName::Owned(format!("return:{kind}")), 1),
         });
         last = kind;
         sleep(wait.unwrap_or(DEFAULT_WAIT)).await;
@@ -40,7 +40,7 @@ pub(super) async fn reconnect(worker: &WorkerState, number: usize) -> Result<Soc
     Err(last)
 }
 
-async fn enter(worker: &WorkerState, number: usize) -> Result<Socket, Failure> {
+async fn enter(worker: &WorkerState, number: usize) -> Result<WebSocket, Failure> {
     let plan = &worker.plan;
     // From other source addresses than before: the ports of those are still taken by the cut
     // connections.

@@ -1,16 +1,17 @@
 //! What a worker's tasks share: the phase of the run, a handle for each joined viewer, and the
 //! counters. It starts no task and opens no socket.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::line::Lines;
+use super::line::ViewerLines;
 use super::messages::Progress;
-use crate::error_kind::Kind;
-use crate::plan::{CrowdPlan, Role};
+use crate::error_kind::ErrorName;
+use crate::plan::{CrowdPlan, ViewerPart};
 use crate::tally::Tally;
 
 const RAMP: u8 = 0;
@@ -71,8 +72,8 @@ impl ViewerHandle {
 pub(crate) struct WorkerState {
     pub(crate) plan: CrowdPlan,
     /// What the viewers' lines share.
-    pub(super) lines: Lines,
-    roster: Vec<Role>,
+    pub(super) lines: ViewerLines,
+    roster: Vec<ViewerPart>,
     phase: AtomicU8,
     connected: AtomicU64,
     /// The viewers whose heartbeats are due in each slot of the interval. A viewer's slot follows
@@ -85,7 +86,7 @@ pub(crate) struct WorkerState {
 }
 
 impl WorkerState {
-    pub(super) fn new(plan: CrowdPlan, lines: Lines, slots: usize) -> Self {
+    pub(super) fn new(plan: CrowdPlan, lines: ViewerLines, slots: usize) -> Self {
         Self {
             lines,
             roster: plan.roster(),
@@ -98,13 +99,13 @@ impl WorkerState {
         }
     }
 
-    pub(crate) fn role(&self, number: usize) -> Role {
+    pub(crate) fn role(&self, number: usize) -> ViewerPart {
         self.roster[number]
     }
 
     /// Changes the counters under their lock.
     pub(crate) fn tally<T>(&self, change: impl FnOnce(&mut Tally) -> T) -> T {
-        change(&mut lock(&self.tally))
+        change(&mut self.tally.lock())
     }
 
     /// Starts the measured phase. In the closed loop each viewer begins at once.
@@ -134,18 +135,18 @@ impl WorkerState {
 
     /// Wakes the viewers of one slot; the slots repeat. Returns how many there were.
     pub(crate) fn wake_slot(&self, slot: u32) -> usize {
-        let slots = lock(&self.slots);
+        let slots = self.slots.lock();
         let due = &slots[slot as usize % slots.len()];
         due.iter().for_each(|viewer| viewer.beat());
         due.len()
     }
 
     pub(crate) fn handles(&self) -> Vec<Arc<ViewerHandle>> {
-        lock(&self.slots).iter().flatten().cloned().collect()
+        self.slots.lock().iter().flatten().cloned().collect()
     }
 
     pub(crate) fn counts(&self) -> Vec<[u32; 2]> {
-        lock(&self.counts).clone()
+        self.counts.lock().clone()
     }
 
     /// How many viewers have a socket that joined.
@@ -192,14 +193,14 @@ impl WorkerState {
             bystander: self.plan.stays(number),
             ..ViewerHandle::default()
         });
-        let mut slots = lock(&self.slots);
+        let mut slots = self.slots.lock();
         let slot = (number as u128 * slots.len() as u128 / self.plan.viewers as u128) as usize;
         slots[slot].push(viewer.clone());
         viewer
     }
 
     /// A viewer that had joined is gone; `record` writes into the tally how it ended.
-    pub(crate) fn viewer_ended(&self, role: Role, record: impl FnOnce(&mut Tally)) {
+    pub(crate) fn viewer_ended(&self, role: ViewerPart, record: impl FnOnce(&mut Tally)) {
         self.change_counts(role, |count| *count -= 1);
         self.tally(record);
         self.connected.fetch_sub(1, Ordering::Relaxed);
@@ -214,7 +215,7 @@ impl WorkerState {
     }
 
     /// A viewer that was cut off gave up reconnecting.
-    pub(crate) fn viewer_stranded(&self, role: Role, kind: Kind) {
+    pub(crate) fn viewer_stranded(&self, role: ViewerPart, kind: ErrorName) {
         self.change_counts(role, |count| *count -= 1);
         self.tally(|tally| {
             tally.storm.stranded += 1;
@@ -222,24 +223,19 @@ impl WorkerState {
         });
     }
 
-    pub(crate) fn viewer_refused(&self, kind: Kind) {
+    pub(crate) fn viewer_refused(&self, kind: ErrorName) {
         self.tally(|tally| {
             tally.failed += 1;
             tally.error(kind, 1);
         });
     }
 
-    fn change_counts(&self, role: Role, change: impl Fn(&mut u32)) {
-        let mut counts = lock(&self.counts);
+    fn change_counts(&self, role: ViewerPart, change: impl Fn(&mut u32)) {
+        let mut counts = self.counts.lock();
         let [viewers, fans] = &mut counts[role.live as usize];
         change(viewers);
         if role.fan {
             change(fans);
         }
     }
-}
-
-/// A counter stays usable when a task panicked while it held the lock.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::line::{Heard, Line};
+use super::line::{Hearing, ViewerLine};
 use super::state::{ViewerHandle, Wake, WorkerState};
-use crate::client::{self, Failure, Socket};
-use crate::error_kind::{self, Kind};
-use crate::plan::{JoinBy, Role};
+use crate::client::{self, Failure, WebSocket};
+use crate::error_kind::{self, ErrorName};
+use crate::plan::{JoinBy, ViewerPart};
 
 /// Connects and joins, as the plan says, and records how long both took.
-pub(super) async fn enter(worker: &WorkerState, number: usize) -> Result<Line, Failure> {
+pub(super) async fn enter(worker: &WorkerState, number: usize) -> Result<ViewerLine, Failure> {
     let plan = &worker.plan;
     let live_id = plan.live_id(worker.role(number).live);
     let began = Instant::now();
@@ -37,12 +37,12 @@ pub(super) async fn enter(worker: &WorkerState, number: usize) -> Result<Line, F
         }
         None => {
             let socket = open_socket(worker, number).await?;
-            Ok(Line::Socket(Box::new(socket)))
+            Ok(ViewerLine::Socket(Box::new(socket)))
         }
     }
 }
 
-async fn open_socket(worker: &WorkerState, number: usize) -> Result<Socket, Failure> {
+async fn open_socket(worker: &WorkerState, number: usize) -> Result<WebSocket, Failure> {
     let plan = &worker.plan;
     let source = if plan.sources > 1 {
         Some(number % plan.sources)
@@ -68,7 +68,7 @@ pub(super) async fn come_in(
     source: Option<usize>,
     by: JoinBy,
     connected: impl FnOnce(Duration),
-) -> Result<(Socket, Instant), Failure> {
+) -> Result<(WebSocket, Instant), Failure> {
     let plan = &worker.plan;
     let live_id = plan.live_id(worker.role(number).live);
     let mut query = format!("user_id={}&role=viewer", plan.user_id(number));
@@ -90,7 +90,7 @@ pub(super) async fn come_in(
 }
 
 /// Waits for `joined`. With a live, asks for it after the welcome, and returns when it did.
-async fn join(socket: &mut Socket, live_id: Option<&str>) -> Result<Option<Instant>, Failure> {
+async fn join(socket: &mut WebSocket, live_id: Option<&str>) -> Result<Option<Instant>, Failure> {
     let mut asked = None;
     loop {
         let text = client::receive(socket).await?;
@@ -112,26 +112,26 @@ async fn join(socket: &mut Socket, live_id: Option<&str>) -> Result<Option<Insta
 }
 
 /// A heartbeat that was not answered yet.
-struct Beat {
+struct OutstandingBeat {
     id: u64,
     sent: Instant,
     steady: bool,
 }
 
 /// How a stay ended.
-pub(super) enum End {
+pub(super) enum StayEnd {
     Left,
     Cut,
-    Lost(Kind),
+    Lost(ErrorName),
 }
 
 pub(super) struct Viewer {
     worker: Arc<WorkerState>,
     handle: Arc<ViewerHandle>,
     number: usize,
-    role: Role,
-    line: Line,
-    outstanding: VecDeque<Beat>,
+    role: ViewerPart,
+    line: ViewerLine,
+    outstanding: VecDeque<OutstandingBeat>,
     last_id: u64,
 }
 
@@ -140,7 +140,7 @@ impl Viewer {
         worker: Arc<WorkerState>,
         handle: Arc<ViewerHandle>,
         number: usize,
-        line: Line,
+        line: ViewerLine,
     ) -> Self {
         let role = worker.role(number);
         Self {
@@ -156,13 +156,13 @@ impl Viewer {
 
     /// Sends heartbeats until the viewer leaves, is cut or is lost, and records which. Then the
     /// socket is closed.
-    pub(super) async fn stay(mut self) -> End {
+    pub(super) async fn stay(mut self) -> StayEnd {
         let end = loop {
             let step = tokio::select! {
                 biased;
                 heard = self.line.heard() => match heard {
                     Ok(heard) => self.heard(heard).await,
-                    Err(failure) => Err(End::Lost(failure.kind)),
+                    Err(failure) => Err(StayEnd::Lost(failure.kind)),
                 },
                 wake = self.handle.woken() => self.woken(wake).await,
             };
@@ -172,12 +172,12 @@ impl Viewer {
         };
         let unanswered = self.outstanding.len() as u64;
         match &end {
-            End::Cut => self.worker.viewer_was_cut(unanswered),
-            End::Left => self.worker.viewer_ended(self.role, |tally| {
+            StayEnd::Cut => self.worker.viewer_was_cut(unanswered),
+            StayEnd::Left => self.worker.viewer_ended(self.role, |tally| {
                 tally.abandoned += unanswered;
                 tally.left += 1;
             }),
-            End::Lost(kind) => self.worker.viewer_ended(self.role, |tally| {
+            StayEnd::Lost(kind) => self.worker.viewer_ended(self.role, |tally| {
                 tally.abandoned += unanswered;
                 tally.lost += 1;
                 tally.error(kind.clone(), 1);
@@ -186,9 +186,9 @@ impl Viewer {
         end
     }
 
-    async fn woken(&mut self, wake: Wake) -> Result<(), End> {
+    async fn woken(&mut self, wake: Wake) -> Result<(), StayEnd> {
         match wake {
-            Wake::Cut => return Err(End::Cut),
+            Wake::Cut => return Err(StayEnd::Cut),
             Wake::Leave => return Err(self.leave().await),
             // The wake-up is from just before the phase ended: the worker already waits for the
             // last acks.
@@ -204,10 +204,10 @@ impl Viewer {
         if looping { Ok(()) } else { self.beat().await }
     }
 
-    async fn beat(&mut self) -> Result<(), End> {
+    async fn beat(&mut self) -> Result<(), StayEnd> {
         self.last_id += 1;
         let steady = self.worker.is_steady();
-        self.outstanding.push_back(Beat {
+        self.outstanding.push_back(OutstandingBeat {
             id: self.last_id,
             sent: Instant::now(),
             steady,
@@ -219,19 +219,19 @@ impl Viewer {
         self.line
             .beat(self.last_id)
             .await
-            .map_err(|failure| End::Lost(failure.kind))
+            .map_err(|failure| StayEnd::Lost(failure.kind))
     }
 
-    async fn heard(&mut self, heard: Heard) -> Result<(), End> {
+    async fn heard(&mut self, heard: Hearing) -> Result<(), StayEnd> {
         match heard {
-            Heard::Ack { id, fan } => {
+            Hearing::Ack { id, fan } => {
                 self.acked(id, fan);
                 if self.worker.is_looping() {
                     return self.beat().await;
                 }
             }
-            Heard::Trouble(kind) => self.worker.tally(|tally| tally.error(kind, 1)),
-            Heard::Nothing => {}
+            Hearing::Trouble(kind) => self.worker.tally(|tally| tally.error(kind, 1)),
+            Hearing::Nothing => {}
         }
         Ok(())
     }
@@ -269,11 +269,11 @@ impl Viewer {
     }
 
     /// Leaves cleanly, so that the gateway counts the viewer no more.
-    async fn leave(&mut self) -> End {
+    async fn leave(&mut self) -> StayEnd {
         self.worker.tally(|tally| tally.leaves.mark());
         match self.line.leave(&self.worker.plan).await {
-            Ok(()) => End::Left,
-            Err(kind) => End::Lost(kind),
+            Ok(()) => StayEnd::Left,
+            Err(kind) => StayEnd::Lost(kind),
         }
     }
 }

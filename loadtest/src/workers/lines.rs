@@ -21,7 +21,7 @@ use super::share::Assignment;
 use crate::plan::CrowdPlan;
 use crate::tally::Tally;
 use crate::worker;
-use crate::worker::messages::{Command, Event};
+use crate::worker::messages::{WorkerCommand, WorkerEvent};
 
 /// The longest event is the counts of very many lives.
 pub(super) const LONGEST_LINE: usize = 32 << 20;
@@ -29,10 +29,10 @@ pub(super) const LONGEST_LINE: usize = 32 << 20;
 /// A worker reports its progress every 50 ms.
 const SILENCE: Duration = Duration::from_secs(15);
 
-pub(super) type Read<R> = FramedRead<R, LinesCodec>;
+pub(super) type LineReader<R> = FramedRead<R, LinesCodec>;
 pub(super) type Write<W> = FramedWrite<W, LinesCodec>;
 
-pub(super) fn reader<R: AsyncRead>(from: R, longest: usize) -> Read<R> {
+pub(super) fn reader<R: AsyncRead>(from: R, longest: usize) -> LineReader<R> {
     FramedRead::new(from, LinesCodec::new_with_max_length(longest))
 }
 
@@ -48,7 +48,7 @@ pub(super) async fn say<W: AsyncWrite + Unpin>(
 }
 
 /// The next line; `None` at the end.
-pub(super) async fn hear<R, T>(from: &mut Read<R>) -> anyhow::Result<Option<T>>
+pub(super) async fn hear<R, T>(from: &mut LineReader<R>) -> anyhow::Result<Option<T>>
 where
     R: AsyncRead + Unpin,
     T: DeserializeOwned,
@@ -65,7 +65,7 @@ where
 /// it is reported.
 pub(super) async fn command<W>(
     assignment: Assignment,
-    mut commands: mpsc::Receiver<Command>,
+    mut commands: mpsc::Receiver<WorkerCommand>,
     mut to: Write<W>,
 ) where
     W: AsyncWrite + Unpin,
@@ -81,15 +81,18 @@ pub(super) async fn command<W>(
 }
 
 /// Hands on what a worker says, and why it ended if that was early.
-pub(super) async fn listen<R: AsyncRead + Unpin>(mut from: Read<R>, events: mpsc::Sender<Event>) {
+pub(super) async fn listen<R: AsyncRead + Unpin>(
+    mut from: LineReader<R>,
+    events: mpsc::Sender<WorkerEvent>,
+) {
     loop {
         let event = match timeout(SILENCE, hear(&mut from)).await {
             Ok(Ok(Some(event))) => event,
             Ok(Ok(None)) => return,
-            Ok(Err(error)) => Event::Died(format!("{error:#}")),
-            Err(_) => Event::Died(format!("it said nothing for {SILENCE:?}")),
+            Ok(Err(error)) => WorkerEvent::Died(format!("{error:#}")),
+            Err(_) => WorkerEvent::Died(format!("it said nothing for {SILENCE:?}")),
         };
-        let last = matches!(event, Event::Done(_) | Event::Died(_));
+        let last = matches!(event, WorkerEvent::Done(_) | WorkerEvent::Died(_));
         if events.send(event).await.is_err() || last {
             return;
         }
@@ -100,7 +103,7 @@ pub(super) async fn listen<R: AsyncRead + Unpin>(mut from: Read<R>, events: mpsc
 /// until its viewers have left, and returns its tally.
 pub(super) async fn obey<R, W>(
     Assignment { plan, process }: Assignment,
-    (mut from, mut to): (Read<R>, Write<W>),
+    (mut from, mut to): (LineReader<R>, Write<W>),
     check: impl FnOnce(CrowdPlan) -> anyhow::Result<CrowdPlan>,
 ) -> anyhow::Result<Tally>
 where
@@ -115,7 +118,7 @@ where
         Ok(plan) => plan,
         Err(error) => {
             // The coordinator should know. This process tells its own user.
-            let _ = say(&mut to, &Event::Died(format!("{error:#}"))).await;
+            let _ = say(&mut to, &WorkerEvent::Died(format!("{error:#}"))).await;
             return Err(error);
         }
     };
@@ -132,7 +135,7 @@ where
     let mut done = None;
     while let Some(event) = from_worker.recv().await {
         say(&mut to, &event).await?;
-        if let Event::Done(tally) = event {
+        if let WorkerEvent::Done(tally) = event {
             done = Some(*tally);
         }
     }

@@ -61,9 +61,9 @@ pub(super) enum Welcome {
 }
 
 /// A machine that has joined, and waits for its share.
-pub(crate) struct Machine {
+pub(crate) struct JoinedMachine {
     pub(crate) address: SocketAddr,
-    read: lines::Read<OwnedReadHalf>,
+    read: lines::LineReader<OwnedReadHalf>,
     write: lines::Write<OwnedWriteHalf>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) async fn gather(
     at: SocketAddr,
     count: usize,
     within: Duration,
-) -> anyhow::Result<Vec<Machine>> {
+) -> anyhow::Result<Vec<JoinedMachine>> {
     let listener = TcpListener::bind(at)
         .await
         .with_context(|| format!("--coordinator {at}"))?;
@@ -112,7 +112,7 @@ pub(crate) async fn gather(
 }
 
 /// Lets somebody say what it is.
-async fn greet(stream: TcpStream, address: SocketAddr) -> anyhow::Result<Machine> {
+async fn greet(stream: TcpStream, address: SocketAddr) -> anyhow::Result<JoinedMachine> {
     stream.set_nodelay(true)?;
     let (read, write) = stream.into_split();
     let mut read = lines::reader(read, LONGEST_HELLO);
@@ -136,14 +136,14 @@ async fn greet(stream: TcpStream, address: SocketAddr) -> anyhow::Result<Machine
         .with_context(|| address.to_string())??;
     hello.with_context(|| address.to_string())?;
     *read.decoder_mut() = LinesCodec::new_with_max_length(LONGEST_LINE);
-    Ok(Machine {
+    Ok(JoinedMachine {
         address,
         read,
         write,
     })
 }
 
-impl Machine {
+impl JoinedMachine {
     /// Gives the machine its share, and begins.
     pub(super) fn begin(self, mut assignment: Assignment, ends: Ends) {
         assignment.plan.target.entry = assignment.plan.target.entry.without_files();

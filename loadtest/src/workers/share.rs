@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::plan::CrowdPlan;
-use crate::worker::messages::{Command, Event};
+use crate::worker::messages::{WorkerCommand, WorkerEvent};
 
 /// What a worker in another process is told first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -17,8 +17,8 @@ pub(super) struct Assignment {
 
 /// A worker's ends of the two channels.
 pub(super) struct Ends {
-    pub(super) commands: mpsc::Receiver<Command>,
-    pub(super) events: mpsc::Sender<Event>,
+    pub(super) commands: mpsc::Receiver<WorkerCommand>,
+    pub(super) events: mpsc::Sender<WorkerEvent>,
 }
 
 pub(super) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {

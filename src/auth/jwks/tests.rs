@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::test_keys::{ED25519, P256, P384, RSA, set};
 use super::*;
 
-fn algorithms(text: &[u8], origin: Origin) -> Result<Vec<Algorithm>, SetError> {
+fn algorithms(text: &[u8], origin: KeysFrom) -> Result<Vec<Algorithm>, SetError> {
     parse(text, origin).map(|keys| keys.iter().map(|key| key.algorithm).collect())
 }
 
@@ -26,15 +26,15 @@ fn the_algorithm_follows_from_the_kind_of_the_key() {
         ED25519.jwk(Algorithm::EdDSA, "d"),
     ];
     let right = [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
-    assert_eq!(algorithms(&set(&keys), Origin::Url).unwrap(), right);
+    assert_eq!(algorithms(&set(&keys), KeysFrom::Url).unwrap(), right);
     keys[2]["alg"] = json!("Ed25519");
     assert_eq!(
-        algorithms(&set(&keys[2..]), Origin::Url),
+        algorithms(&set(&keys[2..]), KeysFrom::Url),
         Ok(vec![Algorithm::EdDSA])
     );
     keys.iter_mut()
         .for_each(|key| drop(key.as_object_mut().unwrap().remove("alg")));
-    let keys = parse(&set(&keys), Origin::Url).unwrap();
+    let keys = parse(&set(&keys), KeysFrom::Url).unwrap();
     assert_eq!(
         keys.iter().map(|key| key.algorithm).collect::<Vec<_>>(),
         right
@@ -68,17 +68,17 @@ fn keys_that_are_not_for_tokens_are_left_out() {
         json!("key"),
     ] {
         assert_eq!(
-            algorithms(&set(std::slice::from_ref(&odd)), Origin::Url),
+            algorithms(&set(std::slice::from_ref(&odd)), KeysFrom::Url),
             Err(SetError::NoKey),
             "{odd}"
         );
         assert_eq!(
-            algorithms(&set(&[odd, rsa()]), Origin::Url),
+            algorithms(&set(&[odd, rsa()]), KeysFrom::Url),
             Ok(vec![Algorithm::RS256])
         );
     }
     for usage in [("use", json!("sig")), ("key_ops", json!(["verify"]))] {
-        assert!(algorithms(&set(&[with(rsa(), usage.0, usage.1)]), Origin::Url).is_ok());
+        assert!(algorithms(&set(&[with(rsa(), usage.0, usage.1)]), KeysFrom::Url).is_ok());
     }
 }
 
@@ -89,28 +89,31 @@ fn a_secret_is_taken_from_a_file_only() {
         set(&[json!({"kty": "oct", "k": k, "kid": "s"})])
     };
     assert_eq!(
-        algorithms(&secret(32), Origin::File),
+        algorithms(&secret(32), KeysFrom::File),
         Ok(vec![Algorithm::HS256])
     );
-    assert_eq!(algorithms(&secret(31), Origin::File), Err(SetError::NoKey));
-    assert_eq!(algorithms(&secret(32), Origin::Url), Err(SetError::NoKey));
+    assert_eq!(
+        algorithms(&secret(31), KeysFrom::File),
+        Err(SetError::NoKey)
+    );
+    assert_eq!(algorithms(&secret(32), KeysFrom::Url), Err(SetError::NoKey));
 }
 
 #[test]
 fn what_is_no_set_is_refused_and_so_is_one_with_too_many_keys() {
     for bad in ["", "[]", "{}", "{\"keys\":{}}", "<html>"] {
         assert_eq!(
-            algorithms(bad.as_bytes(), Origin::Url),
+            algorithms(bad.as_bytes(), KeysFrom::Url),
             Err(SetError::Malformed),
             "{bad}"
         );
     }
-    assert_eq!(algorithms(&set(&[]), Origin::Url), Err(SetError::NoKey));
+    assert_eq!(algorithms(&set(&[]), KeysFrom::Url), Err(SetError::NoKey));
     for (keys, right) in [
         (MOST_KEYS, Ok(MOST_KEYS)),
         (MOST_KEYS + 1, Err(SetError::TooMany)),
     ] {
-        let read = algorithms(&set(&vec![rsa(); keys]), Origin::Url);
+        let read = algorithms(&set(&vec![rsa(); keys]), KeysFrom::Url);
         assert_eq!(read.map(|keys| keys.len()), right);
     }
 }

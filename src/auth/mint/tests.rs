@@ -33,7 +33,7 @@ async fn a_minted_token_is_good() {
             ..Config::default()
         };
         let (tokens, _) = Tokens::open(&config, Arc::default()).unwrap();
-        let token = Signer::of_private_key(&file(&pair.private))
+        let token = TokenSigner::of_private_key(&file(&pair.private))
             .unwrap()
             .sign(&grant)
             .unwrap();
@@ -54,21 +54,23 @@ async fn a_minted_token_is_good() {
 #[test]
 fn keys_that_cannot_sign_are_refused() {
     for bad in [&*RSA.public, &P256.public, &P384.private, "hunter2"] {
-        let why = Signer::of_private_key(&file(bad)).unwrap_err();
+        let why = TokenSigner::of_private_key(&file(bad)).unwrap_err();
         assert!(
             why.setting == "jwt-private-key" && !why.to_string().contains("hunter2"),
             "{why}"
         );
     }
     assert_eq!(
-        Signer::of_secret_file(&file("short")).unwrap_err().setting,
+        TokenSigner::of_secret_file(&file("short"))
+            .unwrap_err()
+            .setting,
         "jwt-hs256-secret-file"
     );
 }
 
 #[test]
 fn a_signer_and_what_it_makes_print_no_secret() {
-    let signer = Signer::of_secret_file(&file(SECRET)).unwrap();
+    let signer = TokenSigner::of_secret_file(&file(SECRET)).unwrap();
     assert_eq!(format!("{signer:?}"), "Signer(HS256)");
     let token = signer
         .sign(&Grant::new(UserId::parse("u1").unwrap(), Role::Viewer))

@@ -12,7 +12,7 @@ use super::super::test_keys::{
 };
 use super::*;
 use crate::base::identity::Role;
-use crate::base::metrics::Outcome;
+use crate::base::metrics::OutcomeLabel;
 
 /// Checks tokens with a secret, an RSA key and a set of two keys, for the audience `aud` and the
 /// issuer `iss`.
@@ -58,7 +58,7 @@ impl World {
         self.tokens
             .metrics
             .token_checks
-            .get_or_create(&Outcome { result })
+            .get_or_create(&OutcomeLabel { result })
             .get()
     }
 }

@@ -56,13 +56,13 @@ fn weight<'a>(parameters: impl Iterator<Item = &'a str>) -> f64 {
 }
 
 /// A line with the help or the type of a metric.
-struct Head<'a> {
+struct MetricHead<'a> {
     keyword: &'static str,
     metric: &'a str,
     rest: &'a str,
 }
 
-impl<'a> Head<'a> {
+impl<'a> MetricHead<'a> {
     /// `None` for any other line.
     fn parse(line: &'a str) -> Option<Self> {
         for keyword in ["# HELP ", "# TYPE "] {
@@ -101,7 +101,7 @@ pub(super) fn in_prometheus_format(open_metrics: &str) -> String {
         if line == "# EOF" || line.starts_with("# UNIT ") {
             continue;
         }
-        match Head::parse(line) {
+        match MetricHead::parse(line) {
             Some(head) if counters.contains(head.metric) => {
                 text.extend([head.keyword, head.metric, "_total ", head.rest]);
             }

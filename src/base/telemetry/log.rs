@@ -17,7 +17,7 @@ use tracing_subscriber::{EnvFilter, Registry, reload};
 
 use super::filter::filter;
 use super::panics;
-use super::sampler::{ABOUT, Sampler, Site};
+use super::sampler::{ABOUT, LineSampler, Site};
 use crate::base::metrics::Metrics;
 
 /// How often the log checks whether its filter has run out.
@@ -34,7 +34,7 @@ pub(crate) struct Log {
     at_start: String,
     present: Mutex<Present>,
     filter: reload::Handle<EnvFilter, Registry>,
-    sampler: Arc<Sampler<Site>>,
+    sampler: Arc<LineSampler<Site>>,
     /// The lines that the writer left out; `None` if the writer waits instead.
     dropped: Option<ErrorCounter>,
 }
@@ -62,14 +62,14 @@ impl Log {
         text: &str,
         parsed: EnvFilter,
         dropped: Option<ErrorCounter>,
-    ) -> (Self, Lines) {
+    ) -> (Self, LineFilter) {
         let (layer, handle) = reload::Layer::new(parsed);
-        let sampler = Arc::<Sampler<Site>>::default();
+        let sampler = Arc::<LineSampler<Site>>::default();
         let present = Present {
             filter: text.to_owned(),
             until: None,
         };
-        let lines = Lines {
+        let lines = LineFilter {
             filter: layer,
             sampler: sampler.clone(),
         };
@@ -203,9 +203,9 @@ impl Log {
 /// leaves out what libraries log of single messages, whatever the filter says: messages and heads
 /// of requests have tokens in them, and only Rollcall's own code takes care not to log those.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LineFilter {
     filter: reload::Layer<EnvFilter, Registry>,
-    sampler: Arc<Sampler<Site>>,
+    sampler: Arc<LineSampler<Site>>,
 }
 
 /// Bounds the level of the crate `log`. Some libraries log each message, and each command to Redis,
@@ -224,7 +224,7 @@ fn is_discreet(line: &Metadata<'_>) -> bool {
     is_own || *line.level() <= Level::INFO
 }
 
-impl Filter<Registry> for Lines {
+impl Filter<Registry> for LineFilter {
     fn enabled(&self, line: &Metadata<'_>, context: &Context<'_, Registry>) -> bool {
         is_about(line) || is_discreet(line) && Filter::enabled(&self.filter, line, context)
     }

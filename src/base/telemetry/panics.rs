@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 
 use tracing::Level;
 
-use super::sampler::{ABOUT, Sampler, tell};
+use super::sampler::{ABOUT, LineSampler, tell};
 
 /// Samples by the location of the panic: one line of the source logs all panics.
-static PANICS: LazyLock<Sampler<String>> = LazyLock::new(Sampler::default);
+static PANICS: LazyLock<LineSampler<String>> = LazyLock::new(LineSampler::default);
 
 /// The process's panic hook.
 pub(super) fn log_panic(info: &PanicHookInfo<'_>) {

@@ -19,18 +19,18 @@ const LINES_PER_SECOND: u32 = 10;
 
 /// The lines written from each place, which is a [`Site`] or the text of a panic's location.
 #[derive(Debug)]
-pub(super) struct Sampler<P> {
+pub(super) struct LineSampler<P> {
     clock: Clock,
-    places: Mutex<HashMap<P, Written>>,
+    places: Mutex<HashMap<P, WrittenLines>>,
 }
 
 #[derive(Debug, Default)]
-struct Written {
+struct WrittenLines {
     load: AtomicU64,
     left_out: u64,
 }
 
-impl<P> Default for Sampler<P> {
+impl<P> Default for LineSampler<P> {
     fn default() -> Self {
         Self {
             clock: Clock::start(),
@@ -39,7 +39,7 @@ impl<P> Default for Sampler<P> {
     }
 }
 
-impl<P: Eq + Hash + Clone> Sampler<P> {
+impl<P: Eq + Hash + Clone> LineSampler<P> {
     /// Whether the log may write one more line of this place; counts the line otherwise.
     pub(super) fn admit(&self, place: P) -> bool {
         let mut places = self.places.lock();
@@ -81,7 +81,7 @@ impl Hash for Site {
     }
 }
 
-impl Sampler<Site> {
+impl LineSampler<Site> {
     /// Logs how many lines the sampler left out since the last report.
     pub(super) fn report(&self) {
         for (Site(line), left_out) in self.left_out() {

@@ -43,12 +43,12 @@ pub(super) struct Census {
     uncertain: bool,
     seconds: f64,
     #[serde(skip)]
-    counting: Counting,
+    counting: KeyCounting,
 }
 
 #[derive(Debug, Default)]
-struct Counting {
-    kinds: BTreeMap<String, Kind>,
+struct KeyCounting {
+    kinds: BTreeMap<String, KeyKind>,
     /// The hashes of the keys. Two keys with the same hash are rarer than keys that SCAN misses.
     known: HashSet<u64>,
     to_list: usize,
@@ -66,7 +66,7 @@ struct ToMeasure {
 }
 
 #[derive(Debug, Default)]
-struct Kind {
+struct KeyKind {
     keys: u64,
     types: BTreeMap<String, u64>,
     sampled: u64,
@@ -102,9 +102,9 @@ impl Census {
             listed: Vec::new(),
             uncertain: false,
             seconds: 0.0,
-            counting: Counting {
+            counting: KeyCounting {
                 to_list,
-                ..Counting::default()
+                ..KeyCounting::default()
             },
         }
     }
@@ -206,7 +206,7 @@ impl Census {
     }
 }
 
-impl Kind {
+impl KeyKind {
     /// The memory of all keys of the kind, estimated from the sample. `None` without a sample.
     fn estimated_bytes(&self) -> Option<u64> {
         if self.sampled == 0 {
@@ -218,9 +218,9 @@ impl Kind {
     }
 }
 
-impl Counting {
+impl KeyCounting {
     /// The kind of a key, by its name.
-    fn kind(&mut self, store: &RedisStore, key: &str) -> (String, &mut Kind) {
+    fn kind(&mut self, store: &RedisStore, key: &str) -> (String, &mut KeyKind) {
         let mut name = store.keys().kind(key).unwrap_or_else(|| OTHER.to_owned());
         if self.kinds.len() >= MAX_KINDS && !self.kinds.contains_key(&name) {
             OTHER.clone_into(&mut name);

@@ -14,7 +14,7 @@ const MAX_PAGES: usize = 100;
 
 /// An open live.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct OpenLive {
+pub(super) struct ShownLive {
     pub(super) live_id: String,
     pub(super) streamer_id: String,
     pub(super) epoch: u64,
@@ -31,7 +31,7 @@ pub(super) struct OpenLive {
     pub(super) counted_at: Option<u64>,
 }
 
-impl OpenLive {
+impl ShownLive {
     pub(super) fn figure(&self, sort: LivesSort) -> u64 {
         match sort {
             LivesSort::Viewers => self.viewers,
@@ -41,22 +41,22 @@ impl OpenLive {
 }
 
 #[derive(Deserialize)]
-struct Page {
-    items: Vec<OpenLive>,
+struct LivesPage {
+    items: Vec<ShownLive>,
     cursor: Option<String>,
 }
 
 /// The lives of which a gateway told.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Look {
+pub(super) struct LivesLook {
     /// Each live once, the largest first.
-    pub(super) lives: Vec<OpenLive>,
+    pub(super) lives: Vec<ShownLive>,
     /// Whether the gateway has more lives.
     pub(super) more: bool,
 }
 
-pub(super) async fn at(gateway: &GatewayApi, sort: LivesSort) -> anyhow::Result<Look> {
-    let mut look = Look {
+pub(super) async fn at(gateway: &GatewayApi, sort: LivesSort) -> anyhow::Result<LivesLook> {
+    let mut look = LivesLook {
         lives: Vec::new(),
         more: true,
     };
@@ -65,7 +65,7 @@ pub(super) async fn at(gateway: &GatewayApi, sort: LivesSort) -> anyhow::Result<
     let mut seen = HashSet::new();
     for _ in 0..MAX_PAGES {
         let query = format!("/v1/lives?sort={}&limit=1000{cursor}", sort.as_str());
-        let page: Page = gateway.get(&query).await?;
+        let page: LivesPage = gateway.get(&query).await?;
         for live in page.items {
             if seen.insert(live.live_id.clone()) {
                 look.lives.push(live);

@@ -2,15 +2,15 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::look::{Look, OpenLive};
+use super::look::{LivesLook, ShownLive};
 use crate::base::clock::{UnixMillis, unix_now};
 use crate::cli::tables::{count, table};
 
-pub(super) struct Table<'a>(pub(super) &'a Look);
+pub(super) struct LivesTable<'a>(pub(super) &'a LivesLook);
 
-impl Display for Table<'_> {
+impl Display for LivesTable<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Look { lives, more } = self.0;
+        let LivesLook { lives, more } = self.0;
         let lives_in_all = count(lives.len(), "live");
         let and_more = if *more { " and more" } else { "" };
         let viewers = sum(lives, |live| live.viewers);
@@ -30,11 +30,11 @@ impl Display for Table<'_> {
     }
 }
 
-fn sum(lives: &[OpenLive], figure: fn(&OpenLive) -> u64) -> u64 {
+fn sum(lives: &[ShownLive], figure: fn(&ShownLive) -> u64) -> u64 {
     lives.iter().map(figure).fold(0, u64::saturating_add)
 }
 
-fn row(live: &OpenLive, now: UnixMillis) -> [String; 8] {
+fn row(live: &ShownLive, now: UnixMillis) -> [String; 8] {
     let away = match live.away {
         Some(away) => away.to_string(),
         None => "-".to_owned(),

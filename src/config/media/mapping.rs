@@ -29,7 +29,7 @@ pub enum Meaning {
 /// Where something stands: JSON pointers such as `/data/id`, which in a form are names of fields with
 /// a slash before them. The first that is there counts. Empty if the server does not tell.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place(pub Vec<String>);
+pub struct JsonPlace(pub Vec<String>);
 
 /// How callbacks are read and answered. The defaults are those of a generic server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
@@ -37,7 +37,7 @@ pub struct Place(pub Vec<String>);
 pub struct Mapping {
     /// The word for what happened.
     #[arg(long, default_value = "event", value_parser = place)]
-    pub event: Place,
+    pub event: JsonPlace,
     /// The words for [`Meaning::Asks`]. Of these and the words below, `*` is any other one.
     #[arg(long, value_delimiter = ',', default_value = "publish", value_parser = word)]
     asks: Vec<String>,
@@ -55,34 +55,34 @@ pub struct Mapping {
     ignores: Vec<String>,
     /// Which one of the servers that share a table.
     #[arg(long, default_value = "none", value_parser = place)]
-    pub instance: Place,
+    pub instance: JsonPlace,
     /// The id of the session; without one the stream is its own session, which comes again.
     #[arg(long, default_value = "session", value_parser = place)]
-    pub session: Place,
+    pub session: JsonPlace,
     /// The name of the stream. A server that names none has one stream.
     #[arg(long, default_value = "stream", value_parser = place)]
-    pub stream: Place,
+    pub stream: JsonPlace,
     /// The application and the name of the stream with a slash between them, in place of `stream`.
     #[arg(long, default_value = "none", value_parser = place)]
-    pub path: Place,
+    pub path: JsonPlace,
     /// The application.
     #[arg(long, default_value = "app", value_parser = place)]
-    pub app: Place,
+    pub app: JsonPlace,
     /// The query of the stream's URL, or the URL.
     #[arg(long, default_value = "none", value_parser = place)]
-    pub query: Place,
+    pub query: JsonPlace,
     /// The streamer's token.
     #[arg(long, default_value = "token", value_parser = place)]
-    pub token: Place,
+    pub token: JsonPlace,
     /// The streamer.
     #[arg(long, default_value = "streamer_id", value_parser = place)]
-    pub streamer_id: Place,
+    pub streamer_id: JsonPlace,
     /// The address of the publisher.
     #[arg(long, default_value = "address", value_parser = place)]
-    pub address: Place,
+    pub address: JsonPlace,
     /// When it happened.
     #[arg(long, default_value = "at", value_parser = place)]
-    pub at: Place,
+    pub at: JsonPlace,
     /// The body of a yes, which has the status 200.
     #[arg(long, default_value = "")]
     pub yes_body: String,
@@ -198,8 +198,8 @@ impl Mapping {
     }
 }
 
-fn at(pointers: &[&str]) -> Place {
-    Place(words(pointers))
+fn at(pointers: &[&str]) -> JsonPlace {
+    JsonPlace(words(pointers))
 }
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -214,9 +214,9 @@ fn word(text: &str) -> Result<String, &'static str> {
     }
 }
 
-fn place(text: &str) -> Result<Place, &'static str> {
+fn place(text: &str) -> Result<JsonPlace, &'static str> {
     if text == "none" {
-        return Ok(Place::default());
+        return Ok(JsonPlace::default());
     }
     let mut pointers = Vec::new();
     for pointer in text.split(',') {
@@ -224,7 +224,7 @@ fn place(text: &str) -> Result<Place, &'static str> {
         let slash = if pointer.starts_with('/') { "" } else { "/" };
         pointers.push(format!("{slash}{pointer}"));
     }
-    Ok(Place(pointers))
+    Ok(JsonPlace(pointers))
 }
 
 fn header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {

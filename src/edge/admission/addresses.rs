@@ -16,7 +16,7 @@ pub(crate) struct Addresses {
 
 /// The address has as many sockets as it may have.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooMany;
+pub(crate) struct TooManySockets;
 
 impl Addresses {
     pub(super) fn new(most: u32) -> Self {
@@ -32,7 +32,10 @@ impl Addresses {
     }
 
     /// Gives a client the right to one more socket; `None` for a client without a limit.
-    pub(crate) fn admit(&self, client: ClientAddress) -> Result<Option<KeyedPermit>, TooMany> {
+    pub(crate) fn admit(
+        &self,
+        client: ClientAddress,
+    ) -> Result<Option<KeyedPermit>, TooManySockets> {
         let Some(permits) = &self.permits else {
             return Ok(None);
         };
@@ -43,7 +46,7 @@ impl Addresses {
             Some(permit) => Ok(Some(permit)),
             None => {
                 self.hint.refused(address);
-                Err(TooMany)
+                Err(TooManySockets)
             }
         }
     }
@@ -53,7 +56,7 @@ impl Addresses {
 mod tests {
     use super::*;
 
-    fn admit(addresses: &Addresses, address: &str) -> Result<Option<KeyedPermit>, TooMany> {
+    fn admit(addresses: &Addresses, address: &str) -> Result<Option<KeyedPermit>, TooManySockets> {
         addresses.admit(ClientAddress::Peer(address.parse().unwrap()))
     }
 
@@ -61,7 +64,7 @@ mod tests {
     fn an_address_has_so_many_sockets_and_no_more() {
         let addresses = Addresses::new(1);
         let first = admit(&addresses, "192.0.2.7").unwrap();
-        assert_eq!(admit(&addresses, "192.0.2.7").unwrap_err(), TooMany);
+        assert_eq!(admit(&addresses, "192.0.2.7").unwrap_err(), TooManySockets);
         assert!(admit(&addresses, "192.0.2.8").is_ok());
         drop(first);
         assert!(admit(&addresses, "192.0.2.7").is_ok());
@@ -90,7 +93,7 @@ mod tests {
         let addresses = Addresses::new(1);
         let proxy = ClientAddress::Forwarded("127.0.0.1".parse().unwrap());
         let _first = addresses.admit(proxy).unwrap();
-        assert_eq!(addresses.admit(proxy).unwrap_err(), TooMany);
+        assert_eq!(addresses.admit(proxy).unwrap_err(), TooManySockets);
         assert!(admit(&addresses, "127.0.0.1").unwrap().is_none());
     }
 }

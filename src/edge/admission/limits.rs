@@ -10,13 +10,13 @@ use crate::config::Config;
 const RESERVED: usize = 128;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct AdmissionLimits {
     pub(crate) sockets: usize,
     /// Connections of one port that are not WebSockets: handshakes, HTTP.
     pub(crate) pending: usize,
 }
 
-impl Limits {
+impl AdmissionLimits {
     /// Divides the descriptors. The settings can lower the limits, never raise them.
     pub(crate) fn new(config: &Config, files: usize) -> Self {
         let files = files.saturating_sub(RESERVED.min(files / 4));
@@ -64,7 +64,7 @@ mod tests {
         for config in [Config::default(), both] {
             let ports = 1 + usize::from(config.admin_listen.is_some());
             for files in [64, 256, 1_024, 4_096, 20_000, 1_000_000] {
-                let Limits { sockets, pending } = Limits::new(&config, files);
+                let AdmissionLimits { sockets, pending } = AdmissionLimits::new(&config, files);
                 assert!(
                     sockets + pending * ports + RESERVED.min(files / 4) <= files,
                     "{files}: {sockets} + {pending}"
@@ -72,7 +72,7 @@ mod tests {
                 assert!(sockets >= files / 3, "{files}: {sockets}");
             }
         }
-        assert!(Limits::new(&Config::default(), 20_000).sockets > 18_500);
+        assert!(AdmissionLimits::new(&Config::default(), 20_000).sockets > 18_500);
     }
 
     #[test]
@@ -83,8 +83,8 @@ mod tests {
             ..Config::default()
         };
         assert_eq!(
-            Limits::new(&few, 20_000),
-            Limits {
+            AdmissionLimits::new(&few, 20_000),
+            AdmissionLimits {
                 sockets: 7,
                 pending: 3
             }
@@ -94,7 +94,7 @@ mod tests {
             max_handshakes: 1 << 20,
             ..Config::default()
         };
-        let Limits { sockets, pending } = Limits::new(&many, 20_000);
+        let AdmissionLimits { sockets, pending } = AdmissionLimits::new(&many, 20_000);
         assert!(
             sockets + pending + RESERVED <= 20_000,
             "{sockets} + {pending}"

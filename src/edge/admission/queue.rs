@@ -68,7 +68,7 @@ impl Ticket {
 }
 
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(crate) struct HandshakeQueue {
     admitted: RateLimiter,
     promised: RateLimiter,
     /// The tickets by the hash of their user.
@@ -76,7 +76,7 @@ pub(crate) struct Queue {
     swept: Option<Instant>,
 }
 
-impl Queue {
+impl HandshakeQueue {
     pub(crate) fn new(per_second: u32) -> Self {
         Self {
             admitted: RateLimiter::new(per_second, BURST),

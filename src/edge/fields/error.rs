@@ -12,14 +12,14 @@ const MAX_LISTED: usize = 12;
 
 /// The place of a field in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum FieldPlace {
     /// In the JSON body; a JSON Pointer (RFC 6901).
     Body(String),
     /// In the query, under this name.
     Query(String),
 }
 
-impl Place {
+impl FieldPlace {
     /// A field at the top of the body.
     pub(crate) fn field(name: &str) -> Self {
         Self::Body(format!("/{name}"))
@@ -32,7 +32,7 @@ impl Place {
 }
 
 /// Writes the place as a sentence names it: `user_ids/3`.
-impl Display for Place {
+impl Display for FieldPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Body(pointer) => f.write_str(pointer.strip_prefix('/').unwrap_or("the body")),
@@ -43,7 +43,7 @@ impl Display for Place {
 
 /// The fault of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum FieldFault {
     /// The call has no such fields. The path of the error ends above them.
     Unknown {
         names: Vec<String>,
@@ -61,11 +61,11 @@ pub(crate) enum Fault {
 pub(crate) struct FieldError {
     /// From the innermost step to the outermost.
     inside_out: Vec<String>,
-    pub(crate) fault: Fault,
+    pub(crate) fault: FieldFault,
 }
 
 impl FieldError {
-    pub(super) fn new(fault: Fault) -> Self {
+    pub(super) fn new(fault: FieldFault) -> Self {
         Self {
             inside_out: Vec::new(),
             fault,
@@ -73,7 +73,7 @@ impl FieldError {
     }
 
     pub(super) fn wrong(right: impl Into<String>) -> Self {
-        Self::new(Fault::Wrong(right.into()))
+        Self::new(FieldFault::Wrong(right.into()))
     }
 
     /// The same error, for a value that is in this field, or at this index of a list.
@@ -95,21 +95,21 @@ impl FieldError {
     }
 
     /// The place of the field in a body.
-    pub(crate) fn in_body(&self) -> Place {
+    pub(crate) fn in_body(&self) -> FieldPlace {
         let pointer = self
             .steps()
             .map(|step| format!("/{}", step.replace('~', "~0").replace('/', "~1")));
-        Place::Body(pointer.collect())
+        FieldPlace::Body(pointer.collect())
     }
 
     /// The place of the field in a query.
-    pub(crate) fn in_query(&self) -> Place {
-        Place::Query(self.steps().next_back().unwrap_or_default())
+    pub(crate) fn in_query(&self) -> FieldPlace {
+        FieldPlace::Query(self.steps().next_back().unwrap_or_default())
     }
 
     fn steps(&self) -> impl DoubleEndedIterator<Item = String> {
         let first = match &self.fault {
-            Fault::Unknown { names, .. } => names.first(),
+            FieldFault::Unknown { names, .. } => names.first(),
             _ => None,
         };
         self.inside_out
@@ -121,7 +121,7 @@ impl FieldError {
 }
 
 /// Writes the fault without the place.
-impl Display for Fault {
+impl Display for FieldFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown { names, known } => {
@@ -199,17 +199,17 @@ impl de::Error for FieldError {
     }
 
     fn unknown_field(name: &str, known: &'static [&'static str]) -> Self {
-        Self::new(Fault::Unknown {
+        Self::new(FieldFault::Unknown {
             names: vec![name.to_owned()],
             known,
         })
     }
 
     fn missing_field(name: &'static str) -> Self {
-        Self::new(Fault::Missing).within(name)
+        Self::new(FieldFault::Missing).within(name)
     }
 
     fn duplicate_field(name: &'static str) -> Self {
-        Self::new(Fault::Doubled).within(name)
+        Self::new(FieldFault::Doubled).within(name)
     }
 }

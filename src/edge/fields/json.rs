@@ -11,7 +11,7 @@ use serde::de::{
 };
 use serde::{Deserialize, forward_to_deserialize_any};
 
-use super::error::{Fault, FieldError};
+use super::error::{FieldError, FieldFault};
 
 /// A JSON value, or a parameter of a query.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,7 +83,7 @@ impl Json {
                 let mut known = HashSet::new();
                 for (name, value) in fields {
                     if !known.insert(name) {
-                        return Err(FieldError::new(Fault::Doubled).within(name));
+                        return Err(FieldError::new(FieldFault::Doubled).within(name));
                     }
                     value.check_fields().map_err(|error| error.within(name))?;
                 }
@@ -260,7 +260,7 @@ impl<'de> Deserializer<'de> for &'de Json {
                 .cloned()
                 .collect();
             if !names.is_empty() {
-                return Err(FieldError::new(Fault::Unknown { names, known }));
+                return Err(FieldError::new(FieldFault::Unknown { names, known }));
             }
         }
         self.deserialize_map(visitor)

@@ -32,7 +32,7 @@ enum Sort {
 
 fn wrong(text: &str) -> (String, String) {
     let error = from_json::<Body>(&Json::parse(text.as_bytes()).unwrap()).unwrap_err();
-    let Place::Body(pointer) = error.in_body() else {
+    let FieldPlace::Body(pointer) = error.in_body() else {
         panic!("{error}")
     };
     (pointer, error.fault.to_string())
@@ -155,7 +155,11 @@ fn a_wrong_field_of_a_query_is_named_and_those_of_other_types_are_left_alone() {
         ("seconds=1&seconds=1", "seconds", "is there twice"),
     ] {
         let error = read(query).unwrap_err();
-        assert_eq!(error.in_query(), Place::Query(name.to_owned()), "{query}");
+        assert_eq!(
+            error.in_query(),
+            FieldPlace::Query(name.to_owned()),
+            "{query}"
+        );
         assert!(error.fault.to_string().contains(words), "{query}: {error}");
     }
 }

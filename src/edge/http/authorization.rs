@@ -13,10 +13,10 @@ use axum::response::{IntoResponse, Response};
 
 use super::bill;
 use super::erased::refuse_erased;
-use super::problem::{Kind, Problem};
+use super::problem::{Problem, ProblemKind};
 use super::rate_limits::Payer;
 use super::state::AppState;
-use crate::auth::claims::Claims;
+use crate::auth::claims::TokenClaims;
 use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
 use crate::auth::tokens::Tokens;
 use crate::base::actor::Actor;
@@ -58,11 +58,11 @@ impl<S: Sync> FromRequestParts<S> for CalledBy {
 /// The token of a streamer, who may open only their own lives. The handler reads it from the
 /// request's extensions.
 #[derive(Debug, Clone)]
-pub(crate) struct OnlyOwn(pub(crate) Arc<Claims>);
+pub(crate) struct OnlyOwn(pub(crate) Arc<TokenClaims>);
 
 /// The token of the caller. The handler reads it from the request's extensions.
 #[derive(Debug, Clone)]
-pub(crate) struct Bearer(pub(crate) Arc<Claims>);
+pub(crate) struct Bearer(pub(crate) Arc<TokenClaims>);
 
 /// The epoch of a live whose streamer is the caller. The handler reads it from the request's
 /// extensions.
@@ -169,29 +169,33 @@ impl Guard {
         &self,
         tokens: &Tokens,
         presented: Option<&str>,
-    ) -> Result<Arc<Claims>, Problem> {
+    ) -> Result<Arc<TokenClaims>, Problem> {
         let Some(presented) = presented else {
             let detail = match self.accepts {
                 Accepts::KeysAndTokens => "send Authorization: Bearer with an API key or a token",
                 Accepts::Tokens => "send Authorization: Bearer with a token",
             };
-            return Err(Problem::new(Kind::Unauthorized, detail));
+            return Err(Problem::new(ProblemKind::Unauthorized, detail));
         };
         // A token has three parts; a key has no dot.
         if !presented.contains('.') {
             return Err(Problem::new(
-                Kind::Unauthorized,
+                ProblemKind::Unauthorized,
                 "this port knows no such API key, and it is no token",
             ));
         }
         Ok(tokens.verify(presented).await.map_err(AuthError::from)?)
     }
 
-    async fn admit_token(&self, claims: &Arc<Claims>, parts: &mut Parts) -> Result<(), Problem> {
+    async fn admit_token(
+        &self,
+        claims: &Arc<TokenClaims>,
+        parts: &mut Parts,
+    ) -> Result<(), Problem> {
         let may = permission(Caller::Role(claims.role), self.action);
         if may == Permission::No {
             let detail = format!("the role {} may not do this", claims.role.as_str());
-            return Err(Problem::new(Kind::Forbidden, detail));
+            return Err(Problem::new(ProblemKind::Forbidden, detail));
         }
         if self.action == Action::Beat {
             // A beat concerns no live.
@@ -214,7 +218,7 @@ impl Guard {
     /// Admits a streamer to a route that acts on the streamer's own lives.
     async fn admit_streamer(
         &self,
-        claims: &Arc<Claims>,
+        claims: &Arc<TokenClaims>,
         live: Option<LiveId>,
         parts: &mut Parts,
     ) -> Result<(), Problem> {
@@ -243,7 +247,7 @@ impl Guard {
 }
 
 fn forbidden(detail: &'static str) -> Problem {
-    Problem::new(Kind::Forbidden, detail)
+    Problem::new(ProblemKind::Forbidden, detail)
 }
 
 /// Why the gateway refuses a good API key.
@@ -255,7 +259,7 @@ fn why_not(action: Action) -> Problem {
                 .to_owned()
         }
     };
-    Problem::new(Kind::Forbidden, detail)
+    Problem::new(ProblemKind::Forbidden, detail)
 }
 
 async fn live_in_path(parts: &mut Parts) -> Result<Option<LiveId>, Problem> {
@@ -268,7 +272,7 @@ async fn live_in_path(parts: &mut Parts) -> Result<Option<LiveId>, Problem> {
 async fn in_path(parts: &mut Parts, name: &str) -> Result<Option<String>, Problem> {
     let params = RawPathParams::from_request_parts(parts, &())
         .await
-        .map_err(|error| Problem::new(Kind::InvalidId, error.body_text()))?;
+        .map_err(|error| Problem::new(ProblemKind::InvalidId, error.body_text()))?;
     for (param, value) in &params {
         if param == name {
             return Ok(Some(value.to_owned()));

@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 use super::authorization::Bearer;
 use super::erased;
 use super::online::{Users, tracked};
-use super::problem::{Kind, Problem, refusals};
+use super::problem::{Problem, ProblemKind, refusals};
 use super::requests::{InQuery, JsonObject, in_query, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::UserId;
@@ -81,7 +81,7 @@ async fn note(state: &AppState, users: Vec<UserId>) -> Result<StatusCode, Proble
         let detail = format!(
             "with last-seen-ids u32 a user id must be a decimal number below 2^32, and {user} is not"
         );
-        return Err(Problem::new(Kind::InvalidId, detail));
+        return Err(Problem::new(ProblemKind::InvalidId, detail));
     }
     let seen = state.online.seen.clone();
     // The gateway remembers these users as written, so the write must happen even if the client

@@ -15,10 +15,10 @@ use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::problem::{Kind, Problem};
+use super::problem::{Problem, ProblemKind};
 use super::rate_limits::Payer;
 use super::state::AppState;
-use crate::edge::keep_alive::{Crowded, Ending};
+use crate::edge::keep_alive::{ConnectionEnding, Crowded};
 
 const OPEN: u8 = 0;
 const BY_ADDRESS: u8 = 1;
@@ -57,7 +57,7 @@ pub(crate) async fn charge(
     if request.extensions().get::<Crowded>().is_some() {
         let detail =
             "your address has as many requests under way as one address may have; try again";
-        return Problem::later(Kind::RateLimited, 1, detail).into_response();
+        return Problem::later(ProblemKind::RateLimited, 1, detail).into_response();
     }
     let payer = Payer::address(request.extensions());
     let bill = Bill::default();
@@ -65,7 +65,7 @@ pub(crate) async fn charge(
     let mut answer = next.run(request).await;
     match bill.paid_by() {
         BY_CALLER => {
-            answer.extensions_mut().insert(Ending::Spared);
+            answer.extensions_mut().insert(ConnectionEnding::Spared);
         }
         OPEN if is_charged(answer.status()) => {
             if let Some(payer) = payer
@@ -74,7 +74,9 @@ pub(crate) async fn charge(
                 if answer.status().is_client_error() {
                     answer = in_place_of(&answer, state.rate_limits.refuse(&payer, wait));
                 }
-                answer.extensions_mut().insert(Ending::BudgetSpent);
+                answer
+                    .extensions_mut()
+                    .insert(ConnectionEnding::BudgetSpent);
             }
         }
         _ => {}

@@ -86,13 +86,13 @@ impl Visitor<'_> for Number {
 
 /// How far the points of a history are apart, in seconds: a multiple of ten, up to a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Step(u64);
+pub(crate) struct HistoryStep(u64);
 
-/// The least [`Step`], in seconds. Every step is a multiple of it.
+/// The least [`HistoryStep`], in seconds. Every step is a multiple of it.
 const STEP: u64 = HISTORY_STEP.as_secs();
 const MAX_STEP: u64 = 24 * 3_600;
 
-impl Step {
+impl HistoryStep {
     pub(crate) fn seconds(self) -> u64 {
         self.0
     }
@@ -102,13 +102,13 @@ impl Step {
     }
 }
 
-impl Default for Step {
+impl Default for HistoryStep {
     fn default() -> Self {
         Self(STEP)
     }
 }
 
-impl<'de> Deserialize<'de> for Step {
+impl<'de> Deserialize<'de> for HistoryStep {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_u64(Number {
             least: STEP,
@@ -119,7 +119,7 @@ impl<'de> Deserialize<'de> for Step {
     }
 }
 
-impl PartialSchema for Step {
+impl PartialSchema for HistoryStep {
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new()
             .schema_type(Type::Integer)
@@ -131,7 +131,7 @@ impl PartialSchema for Step {
     }
 }
 
-impl ToSchema for Step {}
+impl ToSchema for HistoryStep {}
 
 /// The beginning of user ids: empty, or up to 64 characters that a user id may have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -218,7 +218,11 @@ mod tests {
 
     #[test]
     fn a_step_is_a_multiple_of_ten_seconds() {
-        let read = |seconds: u64| Step::deserialize(json!(seconds)).map(Step::millis).ok();
+        let read = |seconds: u64| {
+            HistoryStep::deserialize(json!(seconds))
+                .map(HistoryStep::millis)
+                .ok()
+        };
         assert_eq!(
             (read(10), read(60), read(86_400)),
             (Some(10_000), Some(60_000), Some(86_400_000))

@@ -4,7 +4,7 @@
 
 use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
 
-use super::problem::{Kind, Problem};
+use super::problem::{Problem, ProblemKind};
 use crate::base::web_origin::{Authority, NO_ORIGIN, Scheme, WebOrigin};
 use crate::config::{AuthMode, Config};
 
@@ -34,7 +34,7 @@ enum Hosts {
 
 /// The origin of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin<'a> {
+pub(crate) enum RequestOrigin<'a> {
     /// No browser, or a page that navigates.
     None,
     /// A page of this gateway.
@@ -56,37 +56,37 @@ impl Browsers {
         }
     }
 
-    pub(crate) fn origin<'a>(&self, headers: &'a HeaderMap, scheme: Scheme) -> Origin<'a> {
+    pub(crate) fn origin<'a>(&self, headers: &'a HeaderMap, scheme: Scheme) -> RequestOrigin<'a> {
         let mut lines = headers.get_all(header::ORIGIN).iter();
         let Some(sent) = lines.next() else {
-            return Origin::None;
+            return RequestOrigin::None;
         };
         if lines.next().is_some() {
-            return Origin::Forbidden;
+            return RequestOrigin::Forbidden;
         }
         if let Some(origin) = parse_origin(sent)
             && let Some(host) = host(headers)
             && origin.is_of(&host, scheme)
         {
-            return Origin::Same;
+            return RequestOrigin::Same;
         }
         if self.origins.iter().any(|allowed| allows(allowed, sent)) {
-            Origin::Allowed(sent)
+            RequestOrigin::Allowed(sent)
         } else {
-            Origin::Forbidden
+            RequestOrigin::Forbidden
         }
     }
 
     pub(crate) fn check_host(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let Some(host) = host(headers) else {
             return Err(Problem::new(
-                Kind::BadHost,
+                ProblemKind::BadHost,
                 "send one Host header: a name or an address, and maybe a port",
             ));
         };
         match self.hosts {
             Hosts::Loopback if !host.is_loopback() => Err(Problem::new(
-                Kind::BadHost,
+                ProblemKind::BadHost,
                 "with auth off the host must be localhost or a loopback address",
             )),
             _ => Ok(()),
@@ -155,7 +155,7 @@ pub(crate) fn harden(headers: &mut HeaderMap, scheme: Scheme) {
 
 pub(crate) fn forbidden() -> Problem {
     Problem::new(
-        Kind::ForbiddenOrigin,
+        ProblemKind::ForbiddenOrigin,
         "pages of this origin may not connect: the setting origins does not name it",
     )
 }

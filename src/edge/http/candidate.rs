@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 use serde::Deserialize;
 
-use crate::auth::claims::Claims;
+use crate::auth::claims::TokenClaims;
 use crate::base::identity::Identity;
 use crate::base::keyed_permits::KeyedPermit;
 use crate::edge::admission::queue;
@@ -15,8 +15,8 @@ use crate::edge::client_address::ClientAddress;
 use crate::edge::credentials::authenticate;
 use crate::edge::fields::from_query;
 use crate::edge::http::bill;
-use crate::edge::http::browsers::{self, Origin};
-use crate::edge::http::problem::{Kind, Problem};
+use crate::edge::http::browsers::{self, RequestOrigin};
+use crate::edge::http::problem::{Problem, ProblemKind};
 use crate::edge::http::rate_limits::Payer;
 use crate::edge::http::state::AppState;
 
@@ -29,22 +29,22 @@ pub(crate) struct FirstRequests {
 }
 
 /// A client that may have a socket if there is room.
-pub(crate) struct Candidate {
+pub(crate) struct SocketCandidate {
     pub(crate) identity: Identity,
-    pub(crate) claims: Option<Arc<Claims>>,
+    pub(crate) claims: Option<Arc<TokenClaims>>,
     pub(crate) first: FirstRequests,
     /// The permit of its address for one more socket.
     pub(crate) address: Option<KeyedPermit>,
 }
 
 /// A refusal, with the label under which a metric counts it.
-pub(crate) struct Refusal {
+pub(crate) struct SocketRefusal {
     pub(crate) why: &'static str,
     pub(crate) problem: Problem,
 }
 
-impl Refusal {
-    pub(crate) fn new(why: &'static str, kind: Kind, detail: &'static str) -> Self {
+impl SocketRefusal {
+    pub(crate) fn new(why: &'static str, kind: ProblemKind, detail: &'static str) -> Self {
         Self {
             why,
             problem: Problem::new(kind, detail),
@@ -55,7 +55,7 @@ impl Refusal {
         let detail = "many clients connect now; connect again after Retry-After";
         Self {
             why: "crowded",
-            problem: Problem::later(Kind::Crowded, seconds, detail),
+            problem: Problem::later(ProblemKind::Crowded, seconds, detail),
         }
     }
 
@@ -63,7 +63,7 @@ impl Refusal {
         let detail = "there is no room for another socket; connect to another gateway";
         Self {
             why: "full",
-            problem: Problem::later(Kind::Full, seconds, detail),
+            problem: Problem::later(ProblemKind::Full, seconds, detail),
         }
     }
 
@@ -74,16 +74,16 @@ impl Refusal {
         let seconds = rand::random_range(queue::MAX_RETRY / 2..=queue::MAX_RETRY);
         Self {
             why: "too_many_sockets",
-            problem: Problem::later(Kind::TooManySockets, seconds, detail),
+            problem: Problem::later(ProblemKind::TooManySockets, seconds, detail),
         }
     }
 }
 
-impl Candidate {
-    pub(crate) async fn check(state: &AppState, parts: &Parts) -> Result<Self, Refusal> {
+impl SocketCandidate {
+    pub(crate) async fn check(state: &AppState, parts: &Parts) -> Result<Self, SocketRefusal> {
         let scheme = browsers::scheme(&parts.extensions);
-        if state.browsers.origin(&parts.headers, scheme) == Origin::Forbidden {
-            return Err(Refusal {
+        if state.browsers.origin(&parts.headers, scheme) == RequestOrigin::Forbidden {
+            return Err(SocketRefusal {
                 why: "forbidden_origin",
                 problem: browsers::forbidden(),
             });
@@ -92,16 +92,20 @@ impl Candidate {
         let (identity, claims) = identify(state, parts).await?;
         if state.core.erasing.contains(&identity.user) {
             let detail = "this user is being erased; come back when that has ended, as a new user";
-            return Err(Refusal::new("being_erased", Kind::BeingErased, detail));
+            return Err(SocketRefusal::new(
+                "being_erased",
+                ProblemKind::BeingErased,
+                detail,
+            ));
         }
-        let first: FirstRequests = from_query(&parts.uri).map_err(|error| Refusal {
+        let first: FirstRequests = from_query(&parts.uri).map_err(|error| SocketRefusal {
             why: "bad_query",
             problem: Problem::of_query(&error),
         })?;
         let Some(address) = parts.extensions.get::<ClientAddress>().copied() else {
-            return Err(Refusal::new(
+            return Err(SocketRefusal::new(
                 "not_upgradable",
-                Kind::Internal,
+                ProblemKind::Internal,
                 "the client's address is not known",
             ));
         };
@@ -109,7 +113,7 @@ impl Candidate {
             .admission
             .addresses
             .admit(address)
-            .map_err(|_| Refusal::too_many_sockets())?;
+            .map_err(|_| SocketRefusal::too_many_sockets())?;
         Ok(Self {
             identity,
             claims,
@@ -125,7 +129,7 @@ impl Candidate {
 async fn identify(
     state: &AppState,
     parts: &Parts,
-) -> Result<(Identity, Option<Arc<Claims>>), Refusal> {
+) -> Result<(Identity, Option<Arc<TokenClaims>>), SocketRefusal> {
     let payer = if state.tokens.is_some() {
         Payer::address(&parts.extensions)
     } else {
@@ -145,17 +149,21 @@ async fn identify(
             if !state.online.ids.fits(&identity.user) {
                 let detail =
                     "with last-seen-ids u32, a user id must be a decimal number below 2^32";
-                return Err(Refusal::new("unauthorized", Kind::InvalidUser, detail));
+                return Err(SocketRefusal::new(
+                    "unauthorized",
+                    ProblemKind::InvalidUser,
+                    detail,
+                ));
             }
             Ok((identity, claims))
         }
         Err(error) => {
             let problem = Problem::from(error);
-            if problem.kind() == Kind::Unauthorized {
+            if problem.kind() == ProblemKind::Unauthorized {
                 bill.settle_by_address();
                 state.rate_limits.take(payer).map_err(rate_limited)?;
             }
-            Err(Refusal {
+            Err(SocketRefusal {
                 why: "unauthorized",
                 problem,
             })
@@ -163,18 +171,18 @@ async fn identify(
     }
 }
 
-fn rate_limited(problem: Problem) -> Refusal {
-    Refusal {
+fn rate_limited(problem: Problem) -> SocketRefusal {
+    SocketRefusal {
         why: "rate_limited",
         problem,
     }
 }
 
-pub(crate) fn check_draining(state: &AppState) -> Result<(), Refusal> {
+pub(crate) fn check_draining(state: &AppState) -> Result<(), SocketRefusal> {
     if state.sessions.is_draining() {
-        return Err(Refusal::new(
+        return Err(SocketRefusal::new(
             "draining",
-            Kind::Draining,
+            ProblemKind::Draining,
             "this gateway is about to stop; connect again",
         ));
     }

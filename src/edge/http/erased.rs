@@ -3,7 +3,7 @@
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 
-use super::problem::{Kind, Problem};
+use super::problem::{Problem, ProblemKind};
 use super::state::AppState;
 use crate::auth::permissions::Action;
 use crate::base::ids::UserId;
@@ -40,7 +40,7 @@ pub(crate) async fn refuse_erased(
 pub(crate) fn check(state: &AppState, user: &UserId) -> Result<(), Problem> {
     if state.core.erasing.contains(user) {
         let detail = format!("user {user} is being erased; come back when that has ended");
-        return Err(Problem::new(Kind::BeingErased, detail));
+        return Err(Problem::new(ProblemKind::BeingErased, detail));
     }
     Ok(())
 }

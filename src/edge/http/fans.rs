@@ -21,7 +21,7 @@ use crate::sync::lives::LiveError;
 /// A fan who is online.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Fan)]
-pub(crate) struct Fan {
+pub(crate) struct OnlineFan {
     /// The user.
     user_id: UserId,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Fan {
 /// Whether a fan is online.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FanPresence)]
-pub(crate) struct Presence {
+pub(crate) struct FanPresence {
     /// True if the user is online in the live and follows its streamer.
     online: bool,
 }
@@ -53,13 +53,13 @@ refusals!(Refused = InvalidId, LiveNotFound, StoreUnavailable);
 /// not. A closed live has none.
 #[utoipa::path(get, path = "/v1/lives/{live_id}/fans", operation_id = "list_fans", tag = "fans",
     params(("live_id" = LiveId, Path, description = "The live", example = "42"), FansQuery, PrefixQuery),
-    responses((status = 200, description = "A page", body = Page<Fan>), Refused))]
+    responses((status = 200, description = "A page", body = Page<OnlineFan>), Refused))]
 pub(crate) async fn list(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     InQuery(PrefixQuery { prefix }): InQuery<PrefixQuery>,
     paging: Paging,
-) -> Result<Json<Page<Fan>>, Problem> {
+) -> Result<Json<Page<OnlineFan>>, Problem> {
     let position = Position::read(Listing::Fans, &paging)?;
     let record = load(&state, &live).await?;
     match Position::in_epoch(position, &state, &record)? {
@@ -78,7 +78,7 @@ async fn page(
     mut position: Position,
     prefix: &str,
     limit: usize,
-) -> Result<Page<Fan>, Problem> {
+) -> Result<Page<OnlineFan>, Problem> {
     let mut items = Vec::new();
     // Only the first slice begins after a user of the previous page.
     let mut after = position.after.take();
@@ -98,7 +98,7 @@ async fn page(
             }
             position.slice = index;
             position.after = Some(user.clone());
-            items.push(Fan {
+            items.push(OnlineFan {
                 user_id: user.clone(),
             });
         }
@@ -115,14 +115,14 @@ async fn page(
         ("live_id" = LiveId, Path, description = "The live", example = "42"),
         ("user_id" = UserId, Path, description = "The user", example = "u1"),
     ),
-    responses((status = 200, description = "Online or not", body = Presence), Refused))]
+    responses((status = 200, description = "Online or not", body = FanPresence), Refused))]
 pub(crate) async fn presence(
     State(state): State<Arc<AppState>>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
-) -> Result<Json<Presence>, Problem> {
+) -> Result<Json<FanPresence>, Problem> {
     let record = load(&state, &live).await?;
     if record.state != LiveState::Open {
-        return Ok(Json(Presence { online: false }));
+        return Ok(Json(FanPresence { online: false }));
     }
     let slice = SliceId::of_live(live, user.slice_index(record.slices), record.slices);
     let online = state
@@ -130,7 +130,7 @@ pub(crate) async fn presence(
         .store_for_clients
         .is_member(&slice, Group::Fans, &user)
         .await?;
-    Ok(Json(Presence { online }))
+    Ok(Json(FanPresence { online }))
 }
 
 /// The record of a live, from the store; a problem if the live was never opened.

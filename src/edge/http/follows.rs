@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::paging::{Listing, MAX_LIMIT, Page, Paging, ask_for, paging_query};
-use super::problem::{Kind, Problem, refusals};
+use super::problem::{Problem, ProblemKind, refusals};
 use super::requests::{InPath, InQuery, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::UserId;
@@ -76,7 +76,7 @@ pub(crate) async fn follow(
 ) -> Result<Json<FollowState>, Problem> {
     if user == streamer {
         return Err(Problem::new(
-            Kind::SelfFollow,
+            ProblemKind::SelfFollow,
             "user_id and streamer_id are the same user",
         ));
     }

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::problem::{Kind, Problem, refusals};
+use super::problem::{Problem, ProblemKind, refusals};
 use super::requests::InQuery;
 use super::state::AppState;
 use crate::base::ids::GatewayId;
@@ -103,14 +103,14 @@ pub(crate) async fn readyz(
     let lease = state.core.gateways.own.state(state.core.clock.now());
     let mut wrong = Vec::new();
     if *state.core.store.health().borrow() == Health::Down {
-        wrong.push(Kind::StoreUnavailable.code());
+        wrong.push(ProblemKind::StoreUnavailable.code());
     }
     if matches!(lease, LeaseState::NoneUnderThisId | LeaseState::NeverAny) {
         wrong.push("no_lease");
     }
     let draining = state.sessions.is_draining();
     if draining {
-        wrong.push(Kind::Draining.code());
+        wrong.push(ProblemKind::Draining.code());
     }
     let ready = match query.store {
         None => wrong.is_empty(),
@@ -157,7 +157,7 @@ pub(crate) async fn metrics(
         .core
         .metrics
         .render_as(format)
-        .map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
+        .map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
     let headers = [
         (header::CONTENT_TYPE, format.content_type()),
         (header::VARY, "accept"),

@@ -22,7 +22,7 @@ use utoipa::IntoParams;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{ObjectBuilder, Required, Type};
 
-use super::problem::{Kind, Problem};
+use super::problem::{Problem, ProblemKind};
 use super::requests::run_to_completion;
 use crate::base::actor::Actor;
 use crate::store::{AnswerName, ERASED_ANSWER, Store};
@@ -80,7 +80,7 @@ impl Made {
     pub(crate) fn new(location: String, body: &impl Serialize) -> Result<Self, Problem> {
         match serde_json::to_string(body) {
             Ok(body) => Ok(Self { location, body }),
-            Err(why) => Err(Problem::new(Kind::Internal, why.to_string())),
+            Err(why) => Err(Problem::new(ProblemKind::Internal, why.to_string())),
         }
     }
 }
@@ -97,7 +97,7 @@ impl IntoResponse for Made {
 
 /// What the store keeps under the name of a key.
 #[derive(Serialize, Deserialize)]
-struct Kept<Id> {
+struct KeptAnswer<Id> {
     /// The digest of what was asked for.
     asked: String,
     /// The id of what is to be made, as long as no request with the key succeeded.
@@ -105,17 +105,23 @@ struct Kept<Id> {
     made: Option<Made>,
 }
 
-impl<Id: Serialize + DeserializeOwned> Kept<Id> {
+impl<Id: Serialize + DeserializeOwned> KeptAnswer<Id> {
     fn text(&self) -> Result<String, Problem> {
-        serde_json::to_string(self).map_err(|why| Problem::new(Kind::Internal, why.to_string()))
+        serde_json::to_string(self)
+            .map_err(|why| Problem::new(ProblemKind::Internal, why.to_string()))
     }
 
     fn read(text: &str) -> Result<Self, Problem> {
         if text == ERASED_ANSWER {
             let detail = "what this request made was erased; with another Idempotency-Key it makes something new";
-            return Err(Problem::new(Kind::Erased, detail));
+            return Err(Problem::new(ProblemKind::Erased, detail));
         }
-        let unreadable = |_| Problem::new(Kind::Internal, "the answer that is kept cannot be read");
+        let unreadable = |_| {
+            Problem::new(
+                ProblemKind::Internal,
+                "the answer that is kept cannot be read",
+            )
+        };
         serde_json::from_str(text).map_err(unreadable)
     }
 }
@@ -133,7 +139,7 @@ impl<S: Sync> FromRequestParts<S> for Repeatable {
             let detail = format!(
                 "Idempotency-Key: must be one header of 1 to {MAX_KEY} visible ASCII characters"
             );
-            return Err(Problem::new(Kind::InvalidIdempotencyKey, detail));
+            return Err(Problem::new(ProblemKind::InvalidIdempotencyKey, detail));
         }
         // The keys of one caller are nothing to another.
         let caller = match parts.extensions.get::<Actor>() {
@@ -148,7 +154,7 @@ impl<S: Sync> FromRequestParts<S> for Repeatable {
         // The same path may be spelt in several ways.
         let Ok(named) = RawPathParams::from_request_parts(parts, &()).await else {
             return Err(Problem::new(
-                Kind::InvalidId,
+                ProblemKind::InvalidId,
                 "the path has bytes that are no text",
             ));
         };
@@ -202,7 +208,7 @@ impl Repeatable {
             texts.push(text.as_bytes());
         }
         let name = AnswerName::of_digest(&first_half(&call));
-        let mut claim = Kept {
+        let mut claim = KeptAnswer {
             asked: HEXLOWER.encode(&digest(&texts)),
             id: Some(id.clone()),
             made: None,
@@ -210,7 +216,7 @@ impl Repeatable {
         let mut claimed = claim.text()?;
         let mut id = id;
         if let Some(there) = store.claim_answer(&name, &claimed, KEPT_FOR).await? {
-            let kept = Kept::<Id>::read(&there)?;
+            let kept = KeptAnswer::<Id>::read(&there)?;
             if kept.asked != claim.asked {
                 return Err(reused());
             }
@@ -230,7 +236,7 @@ impl Repeatable {
             let kept = store
                 .keep_answer(&name, &claimed, &claim.text()?, KEPT_FOR)
                 .await?;
-            match Kept::<Id>::read(&kept)?.made {
+            match KeptAnswer::<Id>::read(&kept)?.made {
                 // The same request was answered meanwhile. Its answer is the one that stays.
                 Some(first) if first != made => Ok(replayed(first)),
                 _ => Ok(made.into_response()),
@@ -256,7 +262,7 @@ fn replayed(made: Made) -> Response {
 /// A key must not stand for two things.
 fn reused() -> Problem {
     Problem::new(
-        Kind::IdempotencyKeyReused,
+        ProblemKind::IdempotencyKeyReused,
         "this Idempotency-Key came with another request before; use a new one",
     )
 }

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::authorization::OwnLive;
 use super::fans::load;
-use super::problem::{Kind, Problem, refusals};
+use super::problem::{Problem, ProblemKind, refusals};
 use super::removals::judged;
 use super::requests::{InPath, JsonText, json, run_to_completion};
 use super::state::AppState;
@@ -111,7 +111,7 @@ fn read(body: &[u8]) -> Result<Option<Arc<str>>, Problem> {
     let text = body.trim_ascii();
     if text.len() > MAX_INFO {
         return Err(Problem::new(
-            Kind::BodyTooLarge,
+            ProblemKind::BodyTooLarge,
             format!("the information has at most {MAX_INFO} bytes"),
         ));
     }
@@ -119,6 +119,6 @@ fn read(body: &[u8]) -> Result<Option<Arc<str>>, Problem> {
         return Ok(None);
     }
     let text = str::from_utf8(text)
-        .map_err(|_| Problem::new(Kind::BadMessage, "the body is not UTF-8"))?;
+        .map_err(|_| Problem::new(ProblemKind::BadMessage, "the body is not UTF-8"))?;
     Ok(Some(text.into()))
 }

@@ -9,9 +9,9 @@ use axum::response::{IntoResponse, Response};
 use utoipa::openapi::path::{Operation, ParameterIn, Paths};
 use utoipa::openapi::{PathItem, RefOr};
 
-use super::problem::{Kind, Problem};
+use super::problem::{Problem, ProblemKind};
 use super::requests::{check_encoding, without_fields};
-use crate::edge::fields::{Place, nearest, pairs, shown};
+use crate::edge::fields::{FieldPlace, nearest, pairs, shown};
 
 /// Which unknown fields of a query the layer refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,12 +27,12 @@ pub(crate) enum Refuse {
 #[derive(Debug, Clone)]
 pub(crate) struct KnownFields {
     refuse: Refuse,
-    calls: Vec<Call>,
+    calls: Vec<MethodFields>,
 }
 
 /// What a call with one method may have.
 #[derive(Debug, Clone)]
-struct Call {
+struct MethodFields {
     method: Method,
     /// The names of the fields of its query.
     query: Vec<String>,
@@ -44,14 +44,14 @@ impl KnownFields {
         let mut calls = Vec::new();
         for item in paths.paths.values() {
             for (method, operation) in operations(item) {
-                calls.push(Call::of(method, operation));
+                calls.push(MethodFields::of(method, operation));
             }
         }
         Self { refuse, calls }
     }
 
     /// The call with this method. A HEAD may have what a GET may have.
-    fn of_method(&self, method: &Method) -> Option<&Call> {
+    fn of_method(&self, method: &Method) -> Option<&MethodFields> {
         let method = if method == Method::HEAD {
             &Method::GET
         } else {
@@ -61,7 +61,7 @@ impl KnownFields {
     }
 }
 
-impl Call {
+impl MethodFields {
     fn of(method: Method, operation: &Operation) -> Self {
         Self {
             method,
@@ -93,7 +93,9 @@ impl Call {
                     )
                 }
             };
-            return Err(Problem::new(Kind::UnknownField, detail).at(Place::Query(shown(name))));
+            return Err(
+                Problem::new(ProblemKind::UnknownField, detail).at(FieldPlace::Query(shown(name)))
+            );
         }
         Ok(())
     }

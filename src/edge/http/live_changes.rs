@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
 use super::authorization::OwnLive;
-use super::lives::{Live, StreamerTimeout, Title, length, title_text};
-use super::problem::{Kind, Problem, refusals};
+use super::lives::{ApiLive, StreamerTimeoutSeconds, Title, length, title_text};
+use super::problem::{Problem, ProblemKind, refusals};
 use super::removals::judged;
 use super::requests::{InPath, JsonObject, run_to_completion};
 use super::state::AppState;
@@ -18,16 +18,16 @@ use crate::store::LiveChange;
 
 /// What is to change of an open live. What is left out stays.
 #[derive(Deserialize, ToSchema)]
-#[schema(example = json!({"title": "Baking with s1"}))]
-pub(crate) struct ChangeLive {
+#[schema(as = ChangeLive, example = json!({"title": "Baking with s1"}))]
+pub(crate) struct ChangeLiveBody {
     /// For people: no control characters. Null or empty: no title.
     #[serde(default, deserialize_with = "given")]
     #[schema(inline, value_type = Option<Title>)]
     title: Option<Option<Title>>,
     /// As in the request that opens a live. Null: the default.
     #[serde(default, deserialize_with = "given")]
-    #[schema(inline, value_type = Option<StreamerTimeout>)]
-    streamer_timeout_s: Option<Option<StreamerTimeout>>,
+    #[schema(inline, value_type = Option<StreamerTimeoutSeconds>)]
+    streamer_timeout_s: Option<Option<StreamerTimeoutSeconds>>,
 }
 
 /// Distinguishes a field that is null from one that is left out.
@@ -37,8 +37,8 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     Option::deserialize(from).map(Some)
 }
 
-impl From<ChangeLive> for LiveChange {
-    fn from(change: ChangeLive) -> Self {
+impl From<ChangeLiveBody> for LiveChange {
+    fn from(change: ChangeLiveBody) -> Self {
         Self {
             info: None,
             title: change.title.map(|title| title.and_then(title_text)),
@@ -59,17 +59,17 @@ refusals!(
 ///
 /// Its title, and how long its streamer may be away. Every gateway learns of it at once.
 #[utoipa::path(patch, path = "/v1/lives/{live_id}", operation_id = "change_live", tag = "lives",
-    params(("live_id" = LiveId, Path, description = "The live", example = "42")), request_body = ChangeLive,
-    responses((status = 200, description = "The live as it is now", body = Live), ChangeRefused))]
+    params(("live_id" = LiveId, Path, description = "The live", example = "42")), request_body = ChangeLiveBody,
+    responses((status = 200, description = "The live as it is now", body = ApiLive), ChangeRefused))]
 pub(crate) async fn change(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     own: Option<Extension<OwnLive>>,
-    JsonObject(body): JsonObject<ChangeLive>,
-) -> Result<Json<Live>, Problem> {
+    JsonObject(body): JsonObject<ChangeLiveBody>,
+) -> Result<Json<ApiLive>, Problem> {
     if own.is_some() && body.streamer_timeout_s.is_some() {
         return Err(Problem::new(
-            Kind::Forbidden,
+            ProblemKind::Forbidden,
             "only a service or an API key chooses the streamer timeout",
         ));
     }

@@ -15,11 +15,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::lives::{InRoom, LiveCounted, OpenLiveEntry};
 use super::paging::{Listing, MAX_LIMIT, Page, Paging, ask_for, paging_query};
-use super::problem::{Kind, Problem, refusals};
+use super::problem::{Problem, ProblemKind, refusals};
 use super::requests::{InQuery, JsonObject};
 use super::state::AppState;
 use crate::base::ids::LiveId;
-use crate::edge::fields::Place;
+use crate::edge::fields::FieldPlace;
 use crate::store::{ListedLive, LiveState, Rank, RankedLive, Store, StoreResult};
 
 /// In which order open lives are listed.
@@ -46,7 +46,7 @@ pub(crate) struct SortQuery {
 }
 
 /// The order of a listing, and the live after which the page begins; `None` for the first page.
-enum Position {
+enum LivePosition {
     ByAge(Option<ListedLive>),
     BySize(Rank, Option<RankedLive>),
 }
@@ -69,11 +69,11 @@ pub(crate) async fn list(
     let position = paging.position(resume)?.unwrap_or(first_page(sort));
     let store = state.core.store_for_clients.as_ref();
     let (page, rank) = match position {
-        Position::ByAge(after) => {
+        LivePosition::ByAge(after) => {
             let page = page_by_age(store, after.as_ref(), paging.limit).await?;
             (page, None)
         }
-        Position::BySize(rank, after) => {
+        LivePosition::BySize(rank, after) => {
             let page = page_by_size(store, rank, after.as_ref(), paging.limit).await?;
             (page, Some(rank))
         }
@@ -141,21 +141,21 @@ async fn page_by_size(
     Ok(page.map(|ranked| ranked.live))
 }
 
-fn first_page(sort: Sort) -> Position {
+fn first_page(sort: Sort) -> LivePosition {
     match sort {
-        Sort::OpenedAt => Position::ByAge(None),
-        Sort::Viewers => Position::BySize(Rank::Viewers, None),
-        Sort::Fans => Position::BySize(Rank::Fans, None),
+        Sort::OpenedAt => LivePosition::ByAge(None),
+        Sort::Viewers => LivePosition::BySize(Rank::Viewers, None),
+        Sort::Fans => LivePosition::BySize(Rank::Fans, None),
     }
 }
 
-fn resume(cursor: &str) -> Result<Position, Problem> {
+fn resume(cursor: &str) -> Result<LivePosition, Problem> {
     Listing::Lives.resume(cursor, |[order, number, live]| {
         let live = LiveId::parse(live).ok()?;
         let number = number.parse().ok()?;
         let rank = match order {
             "a" => {
-                return Some(Position::ByAge(Some(ListedLive {
+                return Some(LivePosition::ByAge(Some(ListedLive {
                     live,
                     opened_at: number,
                 })));
@@ -168,7 +168,7 @@ fn resume(cursor: &str) -> Result<Position, Problem> {
             live,
             figure: number,
         };
-        Some(Position::BySize(rank, Some(after)))
+        Some(LivePosition::BySize(rank, Some(after)))
     })
 }
 
@@ -204,12 +204,12 @@ pub(crate) async fn query(
 ) -> Result<Json<LivesFound>, Problem> {
     if asked.live_ids.len() > MAX_LIMIT {
         let detail = format!("must have at most {MAX_LIMIT} ids");
-        return Err(Problem::new(Kind::BadMessage, detail).at(Place::field("live_ids")));
+        return Err(Problem::new(ProblemKind::BadMessage, detail).at(FieldPlace::field("live_ids")));
     }
     let mut lives = Vec::with_capacity(asked.live_ids.len());
     for (index, text) in asked.live_ids.iter().enumerate() {
         let live = LiveId::parse(text)
-            .map_err(|why| Problem::from(why).at(Place::item("live_ids", index)))?;
+            .map_err(|why| Problem::from(why).at(FieldPlace::item("live_ids", index)))?;
         lives.push(live);
     }
     let mut known = HashSet::new();

@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::authorization::{OnlyOwn, OwnLive};
 use super::bounded::{Text, Whole, Within};
-use super::problem::{Kind, Problem, refusals};
+use super::problem::{Problem, ProblemKind, refusals};
 use super::requests::{InPath, InQuery, JsonObject, in_body, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::{Epoch, LiveId, MAX_SLICES, UserId};
@@ -22,12 +22,12 @@ use crate::presence::room::Room;
 use crate::presence::room_stream::ShownStream;
 use crate::store::Summary;
 use crate::store::{CloseReason, Figures, LiveChange, LiveRecord, LiveState, OpenedBy, Terms};
-use crate::sync::lives::{LiveError, OpenRequest, Opened};
+use crate::sync::lives::{LiveError, OpenRequest, OpenedLive};
 
 /// A request to open a live.
 #[derive(Deserialize, ToSchema)]
-#[schema(example = json!({"streamer_id": "s1", "slices": 8, "title": "Cooking with s1"}))]
-pub(crate) struct OpenLive {
+#[schema(as = OpenLive, example = json!({"streamer_id": "s1", "slices": 8, "title": "Cooking with s1"}))]
+pub(crate) struct OpenLiveBody {
     /// Who will own it.
     #[schema(value_type = UserId)]
     streamer_id: String,
@@ -46,7 +46,7 @@ pub(crate) struct OpenLive {
     /// Left out or null: as long as `--streamer-timeout` says if a streamer's token opens it,
     /// otherwise for ever.
     #[schema(inline)]
-    streamer_timeout_s: Option<StreamerTimeout>,
+    streamer_timeout_s: Option<StreamerTimeoutSeconds>,
 }
 
 pub(crate) type Title = Text<0, 200>;
@@ -54,7 +54,7 @@ pub(crate) type Title = Text<0, 200>;
 /// The longest streamer timeout, in seconds.
 const MAX_STREAMER_TIMEOUT: u64 = 30 * 24 * 3600;
 
-pub(crate) type StreamerTimeout = Within<0, MAX_STREAMER_TIMEOUT>;
+pub(crate) type StreamerTimeoutSeconds = Within<0, MAX_STREAMER_TIMEOUT>;
 
 /// The title, unless it is empty.
 pub(crate) fn title_text(title: Title) -> Option<String> {
@@ -64,7 +64,7 @@ pub(crate) fn title_text(title: Title) -> Option<String> {
     Some(title.0)
 }
 
-pub(crate) fn length(seconds: StreamerTimeout) -> Duration {
+pub(crate) fn length(seconds: StreamerTimeoutSeconds) -> Duration {
     Duration::from_secs(seconds.0)
 }
 
@@ -73,7 +73,7 @@ type SliceCount = Within<1, { MAX_SLICES as u64 }>;
 /// A live, as the store knows it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Live)]
-pub(crate) struct Live {
+pub(crate) struct ApiLive {
     /// The live.
     live_id: LiveId,
     /// `open`, `closing` or `closed`.
@@ -118,7 +118,7 @@ pub(crate) struct Live {
     duration_ms: Option<u64>,
 }
 
-impl From<LiveRecord> for Live {
+impl From<LiveRecord> for ApiLive {
     fn from(record: LiveRecord) -> Self {
         Self {
             state: record.state.as_str(),
@@ -150,7 +150,7 @@ impl From<LiveRecord> for Live {
 pub(crate) struct LiveNow {
     /// The live.
     #[serde(flatten)]
-    live: Live,
+    live: ApiLive,
     /// Viewers online now.
     #[schema(example = 10)]
     viewers: u64,
@@ -202,7 +202,7 @@ impl InRoom {
 pub(crate) struct LiveCounted {
     /// The live.
     #[serde(flatten)]
-    live: Live,
+    live: ApiLive,
     /// Viewers online.
     #[schema(example = 10)]
     viewers: u64,
@@ -291,18 +291,18 @@ refusals!(
 /// The same streamer again gets the same epoch; a `title` and a `streamer_timeout_s` that the body
 /// names hold then, and all else stays. A `live_id` may be used again after its live closed.
 #[utoipa::path(put, path = "/v1/lives/{live_id}", operation_id = "open_live", tag = "lives",
-    params(("live_id" = LiveId, Path, description = "The live", example = "42")), request_body = OpenLive,
+    params(("live_id" = LiveId, Path, description = "The live", example = "42")), request_body = OpenLiveBody,
     responses(
-        (status = 201, description = "A new epoch began", body = Live,
+        (status = 201, description = "A new epoch began", body = ApiLive,
             headers(("Location" = String, description = "Where the live is"))),
-        (status = 200, description = "It was open already", body = Live),
+        (status = 200, description = "It was open already", body = ApiLive),
         OpenRefused,
     ))]
 pub(crate) async fn open(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     only: Option<Extension<OnlyOwn>>,
-    JsonObject(body): JsonObject<OpenLive>,
+    JsonObject(body): JsonObject<OpenLiveBody>,
 ) -> Result<Response, Problem> {
     let caller = only.map(|Extension(OnlyOwn(claims))| claims);
     let streamer = in_body("streamer_id", UserId::parse(&body.streamer_id))?;
@@ -310,7 +310,7 @@ pub(crate) async fn open(
         && claims.user != streamer
     {
         return Err(Problem::new(
-            Kind::Forbidden,
+            ProblemKind::Forbidden,
             "a streamer opens only their own lives: streamer_id is another user",
         ));
     }
@@ -323,12 +323,12 @@ pub(crate) async fn open(
     if by == OpenedBy::Streamer && (body.slices.is_some() || body.streamer_timeout_s.is_some()) {
         let why =
             "only a service or an API key chooses the number of slices, or the streamer timeout";
-        return Err(Problem::new(Kind::Forbidden, why));
+        return Err(Problem::new(ProblemKind::Forbidden, why));
     }
     let attendance = body.attendance == Some(true);
     if by == OpenedBy::Streamer && attendance && !has_attendance(&state, &live, &streamer).await {
         return Err(Problem::new(
-            Kind::Forbidden,
+            ProblemKind::Forbidden,
             "only a service or an API key switches attendance on",
         ));
     }
@@ -352,14 +352,14 @@ pub(crate) async fn open(
         },
     };
     let opening = async move { open_with(&state, &wish, &named).await };
-    let Opened { created, record } = run_to_completion(opening).await?;
+    let OpenedLive { created, record } = run_to_completion(opening).await?;
     let status = if created {
         StatusCode::CREATED
     } else {
         StatusCode::OK
     };
     let headers = [(header::LOCATION, location)];
-    Ok((status, headers, Json(Live::from(record))).into_response())
+    Ok((status, headers, Json(ApiLive::from(record))).into_response())
 }
 
 /// Opens a live. If it is open, makes it what the request names.
@@ -367,7 +367,7 @@ async fn open_with(
     state: &AppState,
     wish: &OpenRequest,
     named: &LiveChange,
-) -> Result<Opened, LiveError> {
+) -> Result<OpenedLive, LiveError> {
     loop {
         let opened = state.lives.open(wish.clone()).await?;
         let change = news(named, &opened.record.terms);
@@ -379,7 +379,7 @@ async fn open_with(
             Err(LiveError::NotOpen(_) | LiveError::NeverOpened(_)) => {}
             Err(why) => return Err(why),
             Ok(record) => {
-                return Ok(Opened {
+                return Ok(OpenedLive {
                     record,
                     created: false,
                 });
@@ -431,13 +431,13 @@ pub(crate) struct CloseQuery {
 /// answer again.
 #[utoipa::path(delete, path = "/v1/lives/{live_id}", operation_id = "close_live", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42"), CloseQuery),
-    responses((status = 200, description = "It is closed", body = Live), CloseRefused))]
+    responses((status = 200, description = "It is closed", body = ApiLive), CloseRefused))]
 pub(crate) async fn close(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     InQuery(query): InQuery<CloseQuery>,
     own: Option<Extension<OwnLive>>,
-) -> Result<Json<Live>, Problem> {
+) -> Result<Json<ApiLive>, Problem> {
     let epoch = query.epoch.map(|epoch| Epoch(epoch.0));
     let reason = CloseReason::Requested;
     let Some(Extension(OwnLive(own))) = own else {

@@ -10,12 +10,12 @@ use utoipa::ToSchema;
 use utoipa::openapi::{ObjectBuilder, Schema, Type};
 
 use super::bounded::Within;
-use super::problem::{Kind, Problem, refusals};
+use super::problem::{Problem, ProblemKind, refusals};
 use super::requests::JsonObject;
 use super::state::AppState;
 use crate::base::ids::GatewayId;
 use crate::base::telemetry::{self, Log, Logged};
-use crate::edge::fields::Place;
+use crate::edge::fields::FieldPlace;
 
 /// The longest filter, in bytes.
 const MAX_FILTER: usize = 1_024;
@@ -115,5 +115,5 @@ pub(crate) async fn change(
 }
 
 fn invalid_filter(why: String) -> Problem {
-    Problem::new(Kind::InvalidFilter, why).at(Place::field("filter"))
+    Problem::new(ProblemKind::InvalidFilter, why).at(FieldPlace::field("filter"))
 }

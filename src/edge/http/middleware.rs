@@ -16,10 +16,10 @@ use tracing::Instrument;
 use tracing::field::Empty;
 
 use super::browsers;
-use super::problem::{Kind, Problem};
+use super::problem::{Problem, ProblemKind};
 use super::request_id::{HttpRequestId, REQUEST_ID};
 use super::state::AppState;
-use crate::base::metrics::{HttpAnswer, HttpCall};
+use crate::base::metrics::{HttpAnswerLabels, HttpCall};
 use crate::base::telemetry;
 
 /// The longest time from the end of a request's head to its answer, including the arrival of the
@@ -41,7 +41,11 @@ pub(crate) async fn guard(request: Request, next: Next) -> Response {
         Ok(Ok(response)) => response,
         Ok(Err(panic)) => {
             tracing::error!(route, panic = message(panic.as_ref()), "a handler panicked");
-            Problem::new(Kind::Internal, "a bug in the gateway; its log says more").into_response()
+            Problem::new(
+                ProblemKind::Internal,
+                "a bug in the gateway; its log says more",
+            )
+            .into_response()
         }
         Err(_) => too_late(),
     }
@@ -50,7 +54,7 @@ pub(crate) async fn guard(request: Request, next: Next) -> Response {
 /// The answer to a request that was not complete at its deadline.
 pub(crate) fn too_late() -> Response {
     let detail = format!("not complete within {} s", REQUEST_DEADLINE.as_secs());
-    Problem::new(Kind::Timeout, detail).into_response()
+    Problem::new(ProblemKind::Timeout, detail).into_response()
 }
 
 /// The outer layer: it counts every answer, and adds the headers that all answers have. Its span has
@@ -106,7 +110,7 @@ pub(crate) async fn finish(
         .core
         .metrics
         .http_answers
-        .get_or_create(&HttpAnswer {
+        .get_or_create(&HttpAnswerLabels {
             route,
             method,
             status,

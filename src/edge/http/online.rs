@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::bounded::Whole;
-use super::problem::{Kind, Problem, refusals};
+use super::problem::{Problem, ProblemKind, refusals};
 use super::requests::{InQuery, JsonObject, run_to_completion};
 use super::state::AppState;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{LiveId, UserId};
-use crate::edge::fields::Place;
+use crate::edge::fields::FieldPlace;
 use crate::store::{MAX_BATCH, OnlineCount, Span, StoreResult, UserPresence};
 use crate::sync::seen::APART;
 use crate::sync::user_upkeep::forget_before;
@@ -140,12 +140,14 @@ impl Users {
     pub(crate) fn check(self) -> Result<Vec<UserId>, Problem> {
         if self.user_ids.len() > MAX_BATCH {
             let detail = format!("must be {MAX_BATCH} users at most");
-            return Err(Problem::new(Kind::BadMessage, detail).at(Place::field("user_ids")));
+            return Err(
+                Problem::new(ProblemKind::BadMessage, detail).at(FieldPlace::field("user_ids"))
+            );
         }
         let mut users = Vec::with_capacity(self.user_ids.len());
         for (index, text) in self.user_ids.iter().enumerate() {
             let user = UserId::parse(text)
-                .map_err(|why| Problem::from(why).at(Place::item("user_ids", index)))?;
+                .map_err(|why| Problem::from(why).at(FieldPlace::item("user_ids", index)))?;
             users.push(user);
         }
         let mut known = HashSet::new();
@@ -287,7 +289,7 @@ pub(crate) fn tracked(state: &AppState) -> Result<(), Problem> {
     match state.sessions.core.rooms.users {
         Some(_) => Ok(()),
         None => Err(Problem::new(
-            Kind::NotKept,
+            ProblemKind::NotKept,
             "this gateway has --track-online off: it does not know who is online on the platform",
         )),
     }

@@ -39,23 +39,23 @@ pub(crate) struct ListQuery {
 
 /// What a list of users has.
 #[derive(Debug, Clone, Copy)]
-struct Listed {
+struct ListedUsers {
     online: bool,
     /// When the others were seen; `None`: no others.
     seen: Option<Span>,
 }
 
 impl ListQuery {
-    fn listed(self, now: UnixMillis) -> Listed {
+    fn listed(self, now: UnixMillis) -> ListedUsers {
         let Self { window_s, from, to } = self;
         if window_s.is_none() && from.is_none() && to.is_none() {
-            return Listed {
+            return ListedUsers {
                 online: true,
                 seen: None,
             };
         }
         let span = span(window_s, from, to, now);
-        Listed {
+        ListedUsers {
             online: span.to >= now && !span.is_empty(),
             seen: if span.is_empty() { None } else { Some(span) },
         }

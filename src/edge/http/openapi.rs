@@ -16,7 +16,7 @@ use utoipa::{Modify, OpenApi, PartialSchema, ToSchema};
 
 use super::authorization::Accepts;
 use super::known_fields::query_fields;
-use super::problem::{Kind, ProblemBody, describe};
+use super::problem::{ProblemBody, ProblemKind, describe};
 use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
 use crate::base::identity::Role;
 use crate::base::ids::{ErasureId, ListName, LiveId, Login, StreamId, UserId};
@@ -53,7 +53,7 @@ use crate::base::webhook_name::WebhookName;
         (name = "operations", description = "Probes, metrics, and what this gateway holds"),
     )
 )]
-pub(crate) struct Head;
+pub(crate) struct DocumentHead;
 
 const API_KEY: &str = "api_key";
 const TOKEN: &str = "token";
@@ -103,7 +103,11 @@ pub(crate) fn describe_callers(paths: &mut Paths, action: Action, accepts: Accep
         .filter(|role| permission(Caller::Role(*role), action) != Permission::No)
         .map(Role::as_str);
     security.push(SecurityRequirement::new(TOKEN, roles));
-    let refusals = describe(&[Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited]);
+    let refusals = describe(&[
+        ProblemKind::Unauthorized,
+        ProblemKind::Forbidden,
+        ProblemKind::RateLimited,
+    ]);
     for operation in paths.paths.values_mut().flat_map(operations) {
         operation.security = Some(security.clone());
         for (status, refusal) in &refusals {
@@ -122,17 +126,17 @@ pub(crate) fn describe_requests(paths: &mut Paths) {
         let mut kinds = Vec::new();
         if operation.request_body.is_some() {
             kinds.extend([
-                Kind::BadMessage,
-                Kind::BodyTooLarge,
-                Kind::UnsupportedMediaType,
+                ProblemKind::BadMessage,
+                ProblemKind::BodyTooLarge,
+                ProblemKind::UnsupportedMediaType,
             ]);
         }
         let query = query_fields(operation);
         if query.iter().any(|name| name == "cursor") {
-            kinds.extend([Kind::InvalidCursor, Kind::InvalidLimit]);
+            kinds.extend([ProblemKind::InvalidCursor, ProblemKind::InvalidLimit]);
         }
         if !query.is_empty() {
-            kinds.push(Kind::InvalidQuery);
+            kinds.push(ProblemKind::InvalidQuery);
         }
         for (status, refusal) in describe(&kinds) {
             match operation.responses.responses.entry(status) {

@@ -17,7 +17,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
-use super::problem::{Kind, Problem};
+use super::problem::{Problem, ProblemKind};
 use super::state::AppState;
 
 /// Where apps and pages of other origins find the client.
@@ -72,18 +72,18 @@ const FILES: &[(&str, &str, &str)] = &[
 
 /// Whether the port that serves the pages also serves the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Api {
+pub(crate) enum PagesApi {
     Here,
     Elsewhere,
 }
 
 /// The pages of the public port, without the layers that surround every route.
-pub(crate) fn public(state: &AppState, api: Api) -> Router<Arc<AppState>> {
+pub(crate) fn public(state: &AppState, api: PagesApi) -> Router<Arc<AppState>> {
     let auth_off = state.tokens.is_none();
     let auth = if auth_off { "off" } else { "jwt" };
     let api = match api {
-        Api::Here => "here",
-        Api::Elsewhere => "elsewhere",
+        PagesApi::Here => "here",
+        PagesApi::Elsewhere => "elsewhere",
     };
     let html_tag = format!("<html data-auth=\"{auth}\" data-api=\"{api}\" ");
     let pages = Router::new()
@@ -121,7 +121,7 @@ fn page(text: &str, html_tag: &str) -> Asset {
 async fn part(Path(wanted): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
     match PARTS.iter().find(|(name, _)| *name == wanted) {
         Some((_, part)) => Ok(part.answer(&headers)),
-        None => Err(Problem::new(Kind::NotFound, "no such file")),
+        None => Err(Problem::new(ProblemKind::NotFound, "no such file")),
     }
 }
 

@@ -14,8 +14,8 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::SchemaType;
 use utoipa::openapi::{ObjectBuilder, Type};
 
-use super::problem::{Kind, Problem};
-use crate::edge::fields::{Place, from_query};
+use super::problem::{Problem, ProblemKind};
+use crate::edge::fields::{FieldPlace, from_query};
 
 const DEFAULT_LIMIT: usize = 100;
 
@@ -183,7 +183,7 @@ fn query_parameter(name: &str, description: &str, schema: ObjectBuilder) -> Para
 }
 
 pub(crate) fn bad_cursor(detail: &'static str) -> Problem {
-    Problem::new(Kind::InvalidCursor, detail).at(Place::Query("cursor".to_owned()))
+    Problem::new(ProblemKind::InvalidCursor, detail).at(FieldPlace::Query("cursor".to_owned()))
 }
 
 /// Which page a request asks for.
@@ -243,8 +243,8 @@ impl<S: Sync> FromRequestParts<S> for Paging {
                 Ok(limit @ 1..=MAX_LIMIT) => limit,
                 _ => {
                     let detail = format!("must be a whole number from 1 to {MAX_LIMIT}");
-                    return Err(Problem::new(Kind::InvalidLimit, detail)
-                        .at(Place::Query("limit".to_owned())));
+                    return Err(Problem::new(ProblemKind::InvalidLimit, detail)
+                        .at(FieldPlace::Query("limit".to_owned())));
                 }
             },
         };

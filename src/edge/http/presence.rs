@@ -11,7 +11,7 @@ use axum::http::Extensions;
 use axum::http::request::Parts;
 
 use super::bill;
-use super::problem::{Kind, Problem};
+use super::problem::{Problem, ProblemKind};
 use super::rate_limits::Payer;
 use super::requests::{Ids, InPath, PathParams};
 use super::state::AppState;
@@ -38,7 +38,7 @@ const CURRENT: &str = "current";
 const SCHEME: &str = "Presence";
 
 /// The id of a session, as it was sent. [`owner`] reads it.
-pub(crate) struct Id(String);
+pub(crate) struct PresenceId(String);
 
 /// The id of a session in a path.
 struct IdInPath(String);
@@ -49,7 +49,7 @@ impl Ids for IdInPath {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Id {
+impl<S: Send + Sync> FromRequestParts<S> for PresenceId {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
@@ -60,7 +60,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
         match credentials(parts, SCHEME) {
             Some(id) => Ok(Self(id.to_owned())),
             None => Err(Problem::new(
-                Kind::Unauthorized,
+                ProblemKind::Unauthorized,
                 "send Authorization: Presence with the session_id",
             )),
         }
@@ -90,7 +90,7 @@ fn permit(state: &AppState, extensions: &Extensions) -> Result<Option<KeyedPermi
     };
     state.admission.addresses.admit(*address).map_err(|_| {
         Problem::later(
-            Kind::TooManySockets,
+            ProblemKind::TooManySockets,
             RETRY_FULL,
             "your address has as many sessions as one address may have",
         )
@@ -99,7 +99,7 @@ fn permit(state: &AppState, extensions: &Extensions) -> Result<Option<KeyedPermi
 
 fn unknown() -> Problem {
     Problem::new(
-        Kind::SessionUnknown,
+        ProblemKind::SessionUnknown,
         "the session has ended, or this is no id of one; begin another with POST /v1/presence",
     )
 }
@@ -109,20 +109,21 @@ impl From<Denied> for Problem {
         match why {
             Denied::Refused(refusal) => refusal.into(),
             Denied::Full => Self::later(
-                Kind::Full,
+                ProblemKind::Full,
                 RETRY_FULL,
                 "there is no room for another session; try another gateway",
             ),
             Denied::Draining => Self::later(
-                Kind::Draining,
+                ProblemKind::Draining,
                 RETRY_AFTER,
                 "this gateway is about to stop; try another one",
             ),
-            Denied::Over(Over::Removed) => {
-                Self::new(Kind::Removed, "a moderator removed the user from the live")
-            }
+            Denied::Over(Over::Removed) => Self::new(
+                ProblemKind::Removed,
+                "a moderator removed the user from the live",
+            ),
             Denied::Over(Over::CrowdedOut) => Self::new(
-                Kind::TooManySessions,
+                ProblemKind::TooManySessions,
                 "the user has opened too many sockets and sessions since",
             ),
             Denied::Over(Over::Left | Over::Switched | Over::Other) | Denied::Unknown => unknown(),
@@ -135,21 +136,21 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let kind = match refusal.code {
             ErrorCode::BadMessage | ErrorCode::UnknownType | ErrorCode::NotJoined => {
-                Kind::BadMessage
+                ProblemKind::BadMessage
             }
-            ErrorCode::InvalidId => Kind::InvalidId,
-            ErrorCode::LiveNotOpen => Kind::LiveNotOpen,
-            ErrorCode::LiveOwned => Kind::LiveOwned,
-            ErrorCode::Banned => Kind::Banned,
-            ErrorCode::BeingErased => Kind::BeingErased,
-            ErrorCode::Forbidden => Kind::Forbidden,
-            ErrorCode::RateLimited => Kind::RateLimited,
-            ErrorCode::StoreUnavailable => Kind::StoreUnavailable,
-            ErrorCode::NotAvailable => Kind::NotKept,
+            ErrorCode::InvalidId => ProblemKind::InvalidId,
+            ErrorCode::LiveNotOpen => ProblemKind::LiveNotOpen,
+            ErrorCode::LiveOwned => ProblemKind::LiveOwned,
+            ErrorCode::Banned => ProblemKind::Banned,
+            ErrorCode::BeingErased => ProblemKind::BeingErased,
+            ErrorCode::Forbidden => ProblemKind::Forbidden,
+            ErrorCode::RateLimited => ProblemKind::RateLimited,
+            ErrorCode::StoreUnavailable => ProblemKind::StoreUnavailable,
+            ErrorCode::NotAvailable => ProblemKind::NotKept,
         };
         let problem = Self::new(kind, refusal.message);
         match kind {
-            Kind::RateLimited => problem.retry_after(RETRY_AFTER),
+            ProblemKind::RateLimited => problem.retry_after(RETRY_AFTER),
             _ => problem,
         }
     }

@@ -21,7 +21,7 @@ use utoipa::openapi::{
 use super::request_id::HttpRequestId;
 use crate::base::ids::InvalidId;
 use crate::edge::credentials::AuthError;
-use crate::edge::fields::{Fault, FieldError, Place};
+use crate::edge::fields::{FieldError, FieldFault, FieldPlace};
 use crate::store::StoreError;
 use crate::sync::lives::LiveError;
 use crate::sync::removals::RemoveError;
@@ -32,9 +32,9 @@ macro_rules! kinds {
     ($($(#[doc = $doc:literal])* $kind:ident = $status:ident $code:literal $title:literal),* $(,)?) => {
         /// The code is the contract; it is also the end of the problem's `type`.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum Kind { $($(#[doc = $doc])* $kind,)* }
+        pub(crate) enum ProblemKind { $($(#[doc = $doc])* $kind,)* }
 
-        impl Kind {
+        impl ProblemKind {
             pub(crate) fn status(self) -> StatusCode {
                 match self { $(Self::$kind => StatusCode::$status),* }
             }
@@ -135,7 +135,7 @@ kinds! {
     Draining = SERVICE_UNAVAILABLE "draining" "The gateway is about to stop",
 }
 
-impl Kind {
+impl ProblemKind {
     /// The stable URI that names this kind.
     fn uri(self) -> String {
         format!("urn:rollcall:problem:{}", self.code())
@@ -176,12 +176,12 @@ const OPEN_RETRY_DELAY: u64 = 10;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
-    kind: Kind,
+    kind: ProblemKind,
     /// In seconds. It overrides the `retry-after` that the kind has.
     retry_after: Option<u64>,
     detail: Cow<'static, str>,
     /// The place in the request that is wrong, if there is exactly one.
-    place: Option<Place>,
+    place: Option<FieldPlace>,
 }
 
 /// An RFC 9457 problem document.
@@ -229,7 +229,7 @@ fn code_schema() -> Schema {
 }
 
 impl Problem {
-    pub(crate) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn new(kind: ProblemKind, detail: impl Into<Cow<'static, str>>) -> Self {
         Self {
             kind,
             retry_after: None,
@@ -239,7 +239,7 @@ impl Problem {
     }
 
     /// The same problem, with the place in the request that is wrong.
-    pub(crate) fn at(self, place: Place) -> Self {
+    pub(crate) fn at(self, place: FieldPlace) -> Self {
         let detail = format!("{place}: {}", self.detail).into();
         Self {
             detail,
@@ -250,17 +250,17 @@ impl Problem {
 
     /// A field of the JSON body is wrong.
     pub(crate) fn of_body(error: &FieldError) -> Self {
-        Self::of_field(error, Kind::BadMessage, error.in_body())
+        Self::of_field(error, ProblemKind::BadMessage, error.in_body())
     }
 
     /// A field of the query is wrong.
     pub(crate) fn of_query(error: &FieldError) -> Self {
-        Self::of_field(error, Kind::InvalidQuery, error.in_query())
+        Self::of_field(error, ProblemKind::InvalidQuery, error.in_query())
     }
 
-    fn of_field(error: &FieldError, otherwise: Kind, place: Place) -> Self {
+    fn of_field(error: &FieldError, otherwise: ProblemKind, place: FieldPlace) -> Self {
         let kind = match error.fault {
-            Fault::Unknown { .. } => Kind::UnknownField,
+            FieldFault::Unknown { .. } => ProblemKind::UnknownField,
             _ => otherwise,
         };
         Self::new(kind, error.fault.to_string()).at(place)
@@ -268,7 +268,7 @@ impl Problem {
 
     /// A problem that ends after so many seconds. With a 503 the connection closes, because other
     /// clients need its slot.
-    pub(crate) fn later(kind: Kind, seconds: u64, detail: &'static str) -> Self {
+    pub(crate) fn later(kind: ProblemKind, seconds: u64, detail: &'static str) -> Self {
         Self {
             kind,
             retry_after: Some(seconds),
@@ -285,7 +285,7 @@ impl Problem {
         }
     }
 
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> ProblemKind {
         self.kind
     }
 
@@ -317,11 +317,11 @@ impl Problem {
             detail: detail.clone().into_owned(),
             code: kind.code(),
             pointer: match place {
-                Some(Place::Body(pointer)) => Some(pointer.clone()),
+                Some(FieldPlace::Body(pointer)) => Some(pointer.clone()),
                 _ => None,
             },
             parameter: match place {
-                Some(Place::Query(name)) => Some(name.clone()),
+                Some(FieldPlace::Query(name)) => Some(name.clone()),
                 _ => None,
             },
             request_id: request.map(ToString::to_string),
@@ -350,7 +350,7 @@ impl IntoResponse for Problem {
 
 impl From<InvalidId> for Problem {
     fn from(error: InvalidId) -> Self {
-        Self::new(Kind::InvalidId, error.to_string())
+        Self::new(ProblemKind::InvalidId, error.to_string())
     }
 }
 
@@ -359,7 +359,7 @@ impl From<StoreError> for Problem {
         // The store's error may name hosts and keys, so the client learns only its label.
         tracing::debug!(%error, "a request failed in the store");
         Self::new(
-            Kind::StoreUnavailable,
+            ProblemKind::StoreUnavailable,
             format!("{} ({}); try again", error.for_clients(), error.label()),
         )
     }
@@ -369,12 +369,12 @@ impl From<LiveError> for Problem {
     fn from(error: LiveError) -> Self {
         let kind = match error {
             LiveError::Store(error) => return error.into(),
-            LiveError::NotOpen(_) => Kind::LiveNotOpen,
-            LiveError::NeverOpened(_) => Kind::LiveNotFound,
-            LiveError::Owned(_) => Kind::LiveOwned,
-            LiveError::Erased(_) => Kind::BeingErased,
-            LiveError::NotByStreamers => Kind::Forbidden,
-            LiveError::TooMany(_) | LiveError::TooFast(_) => Kind::RateLimited,
+            LiveError::NotOpen(_) => ProblemKind::LiveNotOpen,
+            LiveError::NeverOpened(_) => ProblemKind::LiveNotFound,
+            LiveError::Owned(_) => ProblemKind::LiveOwned,
+            LiveError::Erased(_) => ProblemKind::BeingErased,
+            LiveError::NotByStreamers => ProblemKind::Forbidden,
+            LiveError::TooMany(_) | LiveError::TooFast(_) => ProblemKind::RateLimited,
         };
         let retry_after = match error {
             LiveError::TooFast(wait) => Some(wait.as_secs() + 1),
@@ -392,8 +392,8 @@ impl From<RemoveError> for Problem {
     fn from(error: RemoveError) -> Self {
         let kind = match error {
             RemoveError::Live(error) => return error.into(),
-            RemoveError::Streamer(_) => Kind::Forbidden,
-            RemoveError::Full(_) => Kind::TooManyBans,
+            RemoveError::Streamer(_) => ProblemKind::Forbidden,
+            RemoveError::Full(_) => ProblemKind::TooManyBans,
         };
         Self::new(kind, error.to_string())
     }
@@ -403,11 +403,11 @@ impl From<AuthError> for Problem {
     fn from(error: AuthError) -> Self {
         let kind = match error {
             AuthError::Query(error) => return Self::of_query(&error),
-            AuthError::Count | AuthError::Invisible => Kind::InvalidQuery,
-            AuthError::NoUser | AuthError::User(_) => Kind::InvalidUser,
-            AuthError::Role => Kind::InvalidRole,
-            AuthError::MustCount => Kind::Forbidden,
-            AuthError::NoToken | AuthError::Token(_) => Kind::Unauthorized,
+            AuthError::Count | AuthError::Invisible => ProblemKind::InvalidQuery,
+            AuthError::NoUser | AuthError::User(_) => ProblemKind::InvalidUser,
+            AuthError::Role => ProblemKind::InvalidRole,
+            AuthError::MustCount => ProblemKind::Forbidden,
+            AuthError::NoToken | AuthError::Token(_) => ProblemKind::Unauthorized,
         };
         Self::new(kind, error.to_string())
     }
@@ -415,7 +415,7 @@ impl From<AuthError> for Problem {
 
 /// Describes kinds for the OpenAPI document: one response for each status, and in it one example
 /// for each code.
-pub(crate) fn describe(kinds: &[Kind]) -> BTreeMap<String, RefOr<Described>> {
+pub(crate) fn describe(kinds: &[ProblemKind]) -> BTreeMap<String, RefOr<Described>> {
     let statuses: BTreeSet<StatusCode> = kinds.iter().map(|kind| kind.status()).collect();
     let mut described = BTreeMap::new();
     for status in statuses {
@@ -475,9 +475,11 @@ macro_rules! refusals {
                 String,
                 utoipa::openapi::RefOr<utoipa::openapi::response::Response>,
             > {
-                use $crate::edge::http::problem::Kind;
-                let everywhere = [Kind::UnknownField, Kind::BadHost, Kind::Timeout, Kind::Internal];
-                let kinds: Vec<Kind> = [$(Kind::$kind),+].into_iter().chain(everywhere).collect();
+                use $crate::edge::http::problem::ProblemKind;
+                let everywhere = [
+                    ProblemKind::UnknownField, ProblemKind::BadHost, ProblemKind::Timeout, ProblemKind::Internal,
+                ];
+                let kinds: Vec<ProblemKind> = [$(ProblemKind::$kind),+].into_iter().chain(everywhere).collect();
                 $crate::edge::http::problem::describe(&kinds)
             }
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::http::Extensions;
 
-use super::problem::{Kind, Problem};
+use super::problem::{Problem, ProblemKind};
 use crate::base::budgets::Budgets;
 use crate::base::clock::{Clock, Millis};
 use crate::base::gcra::Rate;
@@ -87,7 +87,7 @@ impl RateLimits {
     pub(crate) fn refuse(&self, payer: &Payer, millis: u64) -> Problem {
         Metrics::count(&self.metrics.http_limited, payer.label());
         Problem::later(
-            Kind::RateLimited,
+            ProblemKind::RateLimited,
             millis.div_ceil(1_000),
             "too many requests; try again after Retry-After",
         )

@@ -9,7 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::authorization::CalledBy;
-use super::problem::{Kind, Problem, refusals};
+use super::problem::{Problem, ProblemKind, refusals};
 use super::state::AppState;
 use crate::base::ids::GatewayId;
 
@@ -52,7 +52,7 @@ pub(crate) async fn reload(
             read,
         })),
         Err(problems) => Err(Problem::new(
-            Kind::BadFiles,
+            ProblemKind::BadFiles,
             format!(
                 "{}; what was read before stays in force",
                 problems.join("; ")

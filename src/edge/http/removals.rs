@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::authorization::{CalledBy, OwnLive};
 use super::bounded::Within;
 use super::paging::{Listing, Page, Paging, ask_for, paging_query};
-use super::problem::{Kind, Problem, refusals};
+use super::problem::{Problem, ProblemKind, refusals};
 use super::requests::{InPath, JsonObject, MaybeObject, run_to_completion};
 use super::state::AppState;
 use crate::base::actor::Actor;
@@ -28,8 +28,8 @@ type MaybeBanSeconds = Within<0, { MAX_BAN.as_secs() }>;
 
 /// How to remove a user; the body may be left out.
 #[derive(Default, Deserialize, ToSchema)]
-#[schema(example = json!({"ban_s": 600}))]
-pub(crate) struct RemoveUser {
+#[schema(as = RemoveUser, example = json!({"ban_s": 600}))]
+pub(crate) struct RemoveUserBody {
     /// For how many seconds the user's joins are refused; replaces an earlier ban. 0, null or left
     /// out: the user may come back, unless an earlier ban still runs.
     #[schema(inline)]
@@ -125,14 +125,14 @@ refusals!(
         ("live_id" = LiveId, Path, description = "The live", example = "42"),
         ("user_id" = UserId, Path, description = "Who is removed", example = "u1"),
     ),
-    request_body(content = Option<RemoveUser>, content_type = "application/json"),
+    request_body(content = Option<RemoveUserBody>, content_type = "application/json"),
     responses((status = 200, description = "Every gateway removes the user", body = RemovedUser), RemovalRefused))]
 pub(crate) async fn remove(
     State(state): State<Arc<AppState>>,
     InPath((live_id, user_id)): InPath<(LiveId, UserId)>,
     own: Option<Extension<OwnLive>>,
     CalledBy(by): CalledBy,
-    MaybeObject(body): MaybeObject<RemoveUser>,
+    MaybeObject(body): MaybeObject<RemoveUserBody>,
 ) -> Result<Json<RemovedUser>, Problem> {
     let ban = match body.ban_s {
         Some(seconds) if seconds.0 > 0 => Some(Duration::from_secs(seconds.0)),
@@ -192,7 +192,10 @@ pub(crate) async fn ban(
     )
     .await?;
     let Some(ban_ends_at) = removed.ban_ends_at else {
-        return Err(Problem::new(Kind::Internal, "the store made no ban of it"));
+        return Err(Problem::new(
+            ProblemKind::Internal,
+            "the store made no ban of it",
+        ));
     };
     Ok(Json(BannedUser {
         live_id,

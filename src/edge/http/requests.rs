@@ -14,11 +14,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
-use super::problem::{Kind, Problem};
+use super::problem::{Problem, ProblemKind};
 use crate::base::ids::{ErasureId, InvalidId, ListName, LiveId, StreamId, UserId};
 use crate::base::media_server::MediaServerName;
 use crate::base::webhook_name::WebhookName;
-use crate::edge::fields::{Json, NotJson, Place, from_json, from_query};
+use crate::edge::fields::{FieldPlace, Json, NotJson, from_json, from_query};
 
 /// The largest request body; a useful one has some hundred bytes.
 pub(crate) const MAX_BODY: usize = 64 << 10;
@@ -48,17 +48,17 @@ pub(crate) trait Ids: Sized {
 }
 
 /// A single id of the path.
-pub(crate) trait Id: TryFrom<String, Error = InvalidId> {}
+pub(crate) trait PathId: TryFrom<String, Error = InvalidId> {}
 
-impl Id for ErasureId {}
-impl Id for ListName {}
-impl Id for LiveId {}
-impl Id for MediaServerName {}
-impl Id for StreamId {}
-impl Id for UserId {}
-impl Id for WebhookName {}
+impl PathId for ErasureId {}
+impl PathId for ListName {}
+impl PathId for LiveId {}
+impl PathId for MediaServerName {}
+impl PathId for StreamId {}
+impl PathId for UserId {}
+impl PathId for WebhookName {}
 
-impl<T: Id> Ids for T {
+impl<T: PathId> Ids for T {
     fn parse(params: &mut PathParams<'_>) -> Result<Self, InvalidId> {
         Self::try_from(params.next_value().to_owned())
     }
@@ -82,7 +82,7 @@ impl<T: Ids, S: Send + Sync> FromRequestParts<S> for InPath<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let params = RawPathParams::from_request_parts(parts, state)
             .await
-            .map_err(|error| Problem::new(Kind::InvalidId, error.body_text()))?;
+            .map_err(|error| Problem::new(ProblemKind::InvalidId, error.body_text()))?;
         let mut params = PathParams {
             rest: params.iter(),
             name: "",
@@ -90,7 +90,7 @@ impl<T: Ids, S: Send + Sync> FromRequestParts<S> for InPath<T> {
         match T::parse(&mut params) {
             Ok(ids) => Ok(Self(ids)),
             Err(why) => Err(Problem::new(
-                Kind::InvalidId,
+                ProblemKind::InvalidId,
                 format!("{}, in the path: {why}", params.name),
             )),
         }
@@ -112,12 +112,12 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for InQuery<T> {
 
 /// Names the field of the query in the problem, if its value is no id.
 pub(crate) fn in_query<T>(field: &str, read: Result<T, InvalidId>) -> Result<T, Problem> {
-    read.map_err(|why| Problem::from(why).at(Place::Query(field.to_owned())))
+    read.map_err(|why| Problem::from(why).at(FieldPlace::Query(field.to_owned())))
 }
 
 /// Names the field of the body in the problem, if its value is no id.
 pub(crate) fn in_body<T>(field: &str, read: Result<T, InvalidId>) -> Result<T, Problem> {
-    read.map_err(|why| Problem::from(why).at(Place::field(field)))
+    read.map_err(|why| Problem::from(why).at(FieldPlace::field(field)))
 }
 
 /// A JSON object that has only fields of `T`, and none of them twice.
@@ -176,7 +176,7 @@ fn parse(text: &[u8]) -> Result<Json, Problem> {
     Json::parse(text).map_err(|NotJson { line, column }| {
         let detail =
             format!("the body is no JSON that can be read; look at line {line}, column {column}");
-        Problem::new(Kind::BadMessage, detail)
+        Problem::new(ProblemKind::BadMessage, detail)
     })
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn object<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     let json = parse(text)?;
     if !matches!(json, Json::Object(_)) {
         return Err(Problem::new(
-            Kind::BadMessage,
+            ProblemKind::BadMessage,
             format!("the body must be a JSON object, not {}", json.kind()),
         ));
     }
@@ -206,7 +206,7 @@ pub(crate) async fn without_fields(request: Request) -> Result<Request, Problem>
         }
         _ => {
             return Err(Problem::new(
-                Kind::BadMessage,
+                ProblemKind::BadMessage,
                 "this call has no body; leave it out",
             ));
         }
@@ -232,13 +232,13 @@ pub(crate) async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<
         .await
         .map_err(|why| match why.status() {
             StatusCode::PAYLOAD_TOO_LARGE => too_large(),
-            _ => Problem::new(Kind::BadMessage, "the body ended too early"),
+            _ => Problem::new(ProblemKind::BadMessage, "the body ended too early"),
         })
 }
 
 fn too_large() -> Problem {
     Problem::new(
-        Kind::BodyTooLarge,
+        ProblemKind::BodyTooLarge,
         "the body is larger than this call takes",
     )
 }
@@ -262,7 +262,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 fn not_declared() -> Problem {
     Problem::new(
-        Kind::UnsupportedMediaType,
+        ProblemKind::UnsupportedMediaType,
         "send the body with Content-Type: application/json",
     )
 }
@@ -275,7 +275,7 @@ pub(crate) fn check_encoding(request: &Request) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::new(
-        Kind::UnsupportedMediaType,
+        ProblemKind::UnsupportedMediaType,
         "send the body as it is, without Content-Encoding",
     ))
 }

@@ -19,8 +19,8 @@ use utoipa_axum::routes;
 use super::authorization::{Accepts, Guard, authorize, limit};
 use super::bill;
 use super::known_fields::{self, KnownFields, Refuse};
-use super::pages::{self, Api};
-use super::problem::{Kind, Problem};
+use super::pages::{self, PagesApi};
+use super::problem::{Problem, ProblemKind};
 use super::requests::{MAX_BODY, MaxBody};
 use super::state::AppState;
 use super::{
@@ -55,7 +55,7 @@ pub(crate) struct Routes {
 
 impl Routes {
     fn new(state: &Arc<AppState>, accepts: Accepts, serves_api: bool) -> Self {
-        let head = OpenApiRouter::with_openapi(openapi::Head::openapi());
+        let head = OpenApiRouter::with_openapi(openapi::DocumentHead::openapi());
         Self {
             state: state.clone(),
             accepts,
@@ -206,15 +206,15 @@ pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
         routes = routes.metrics();
     }
     let api = if serves_api {
-        Api::Here
+        PagesApi::Here
     } else {
-        Api::Elsewhere
+        PagesApi::Elsewhere
     };
     routes.finish(public_pages(state, api))
 }
 
 /// The pages, and the description of the WebSocket, which is on this port only.
-fn public_pages(state: &AppState, api: Api) -> Router<Arc<AppState>> {
+fn public_pages(state: &AppState, api: PagesApi) -> Router<Arc<AppState>> {
     pages::public(state, api).merge(asyncapi::route())
 }
 
@@ -282,14 +282,14 @@ pub(crate) fn with_body(
 
 async fn not_found() -> Problem {
     Problem::new(
-        Kind::NotFound,
+        ProblemKind::NotFound,
         "no route has this path; /openapi.json lists them",
     )
 }
 
 async fn method_not_allowed() -> Problem {
     Problem::new(
-        Kind::MethodNotAllowed,
+        ProblemKind::MethodNotAllowed,
         "the header Allow names the methods that this path takes",
     )
 }

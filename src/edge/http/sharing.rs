@@ -14,7 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::bill;
-use super::browsers::{Browsers, Origin, forbidden, scheme};
+use super::browsers::{Browsers, RequestOrigin, forbidden, scheme};
 use super::pages::CLIENT;
 use super::state::AppState;
 use super::upgrade::ADMISSION;
@@ -41,9 +41,9 @@ pub(crate) async fn guard(
     let origin = browsers.origin(request.headers(), scheme(request.extensions()));
     // Browsers send some requests of a foreign page without asking first, and only hide the answer
     // from the page.
-    let is_foreign_write = origin == Origin::Forbidden && !request.method().is_safe();
+    let is_foreign_write = origin == RequestOrigin::Forbidden && !request.method().is_safe();
     let allowed = match origin {
-        Origin::Allowed(origin) => Some(origin.clone()),
+        RequestOrigin::Allowed(origin) => Some(origin.clone()),
         _ => None,
     };
     let is_preflight = request.method() == Method::OPTIONS

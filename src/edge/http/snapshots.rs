@@ -30,7 +30,7 @@ const USER_OVERHEAD: usize = 48;
 const MAX_CONCURRENT_READS: usize = 4;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
+struct SnapshotKey {
     set: OnlineSet,
     group: Group,
     epoch: Epoch,
@@ -74,7 +74,7 @@ impl Snapshot {
 pub(crate) struct Snapshots {
     store: Arc<dyn Store>,
     clock: Clock,
-    kept: Cache<Key, Arc<Snapshot>>,
+    kept: Cache<SnapshotKey, Arc<Snapshot>>,
     reads: Arc<Semaphore>,
     last_stamp: Arc<AtomicU64>,
 }
@@ -120,7 +120,7 @@ impl Snapshots {
         group: Group,
         epoch: Epoch,
     ) -> StoreResult<Arc<Snapshot>> {
-        let key = Key {
+        let key = SnapshotKey {
             set: slice.set.clone(),
             group,
             epoch,

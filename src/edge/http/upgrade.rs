@@ -25,11 +25,11 @@ use tokio_util::task::TaskTracker;
 use crate::base::ids::UserId;
 use crate::base::metrics::Metrics;
 use crate::edge::admission::queue::Decision;
-use crate::edge::http::candidate::{Candidate, Refusal, check_draining};
-use crate::edge::http::problem::{Kind, refusals};
+use crate::edge::http::candidate::{SocketCandidate, SocketRefusal, check_draining};
+use crate::edge::http::problem::{ProblemKind, refusals};
 use crate::edge::http::state::AppState;
 use crate::edge::listener::pending_connections::PendingConnection;
-use crate::edge::listener::transport::Transport;
+use crate::edge::listener::transport::PlainOrTls;
 use crate::session::SocketPermit;
 use crate::session::{self, Handshake};
 
@@ -83,7 +83,7 @@ pub(crate) async fn upgrade(State(state): State<Arc<AppState>>, request: Request
     let (parts, _) = request.into_parts();
     match accept(&state, parts, asked).await {
         Ok(response) => response,
-        Err(Refusal { why, problem }) => {
+        Err(SocketRefusal { why, problem }) => {
             Metrics::count(&state.core.metrics.upgrades_refused, why);
             tracing::debug!(why, code = problem.kind().code(), "upgrade refused");
             problem.into_response()
@@ -96,14 +96,14 @@ async fn accept(
     state: &Arc<AppState>,
     mut parts: Parts,
     asked: Instant,
-) -> Result<Response, Refusal> {
+) -> Result<Response, SocketRefusal> {
     let key = check_handshake(&parts)?;
-    let Candidate {
+    let SocketCandidate {
         identity,
         claims,
         first,
         address,
-    } = Candidate::check(state, &parts).await?;
+    } = SocketCandidate::check(state, &parts).await?;
     let Some(on_upgrade) = parts.extensions.remove::<OnUpgrade>() else {
         return Err(not_upgradable());
     };
@@ -144,10 +144,10 @@ async fn accept(
     Ok(response)
 }
 
-fn not_upgradable() -> Refusal {
-    Refusal::new(
+fn not_upgradable() -> SocketRefusal {
+    SocketRefusal::new(
         "not_upgradable",
-        Kind::UpgradeRequired,
+        ProblemKind::UpgradeRequired,
         "this connection cannot change its protocol",
     )
 }
@@ -157,10 +157,10 @@ async fn admit(
     state: &AppState,
     user: &UserId,
     pending: Option<Arc<PendingConnection>>,
-) -> Result<OwnedSemaphorePermit, Refusal> {
+) -> Result<OwnedSemaphorePermit, SocketRefusal> {
     let wait = match state.admission.decide(user) {
         Decision::Admit(wait) => wait,
-        Decision::RetryAfter(seconds) => return Err(Refusal::crowded(seconds)),
+        Decision::RetryAfter(seconds) => return Err(SocketRefusal::crowded(seconds)),
     };
     // A handshake with a place frees its slot among the pending connections. A handshake that waits
     // for a place keeps the slot.
@@ -171,15 +171,19 @@ async fn admit(
         pending.becomes_socket();
     }
     if !wait.is_zero() {
-        let _waiting = Waiting::new(&state.core.metrics);
+        let _waiting = WaitingHandshake::new(&state.core.metrics);
         tokio::time::sleep(wait).await;
         state.core.metrics.handshakes_delayed.inc();
     }
     let place = match at_once {
         Some(place) => place,
         None => {
-            let _waiting = Waiting::new(&state.core.metrics);
-            state.admission.place(user).await.map_err(Refusal::full)?
+            let _waiting = WaitingHandshake::new(&state.core.metrics);
+            state
+                .admission
+                .place(user)
+                .await
+                .map_err(SocketRefusal::full)?
         }
     };
     if let Some(pending) = pending {
@@ -189,39 +193,39 @@ async fn admit(
 }
 
 /// Counts a waiting handshake until the wait ends, or the client hangs up.
-struct Waiting<'a>(&'a Metrics);
+struct WaitingHandshake<'a>(&'a Metrics);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingHandshake<'a> {
     fn new(metrics: &'a Metrics) -> Self {
         metrics.handshakes_waiting.inc();
         Self(metrics)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingHandshake<'_> {
     fn drop(&mut self) {
         self.0.handshakes_waiting.dec();
     }
 }
 
 /// Checks what RFC 6455 requires of a client's handshake; returns its key.
-fn check_handshake(parts: &Parts) -> Result<HeaderValue, Refusal> {
+fn check_handshake(parts: &Parts) -> Result<HeaderValue, SocketRefusal> {
     let headers = &parts.headers;
     // The route takes HEAD too, as every GET route does.
     let can_upgrade = parts.method == Method::GET && parts.version == Version::HTTP_11;
     let asks_for_upgrade = contains_token(headers, &header::CONNECTION, "upgrade")
         && contains_token(headers, &header::UPGRADE, "websocket");
     if !can_upgrade || !asks_for_upgrade {
-        return Err(Refusal::new(
+        return Err(SocketRefusal::new(
             "not_an_upgrade",
-            Kind::UpgradeRequired,
+            ProblemKind::UpgradeRequired,
             "open this path with a WebSocket client",
         ));
     }
     if only_line(headers, &header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
-        return Err(Refusal::new(
+        return Err(SocketRefusal::new(
             "version",
-            Kind::UpgradeRequired,
+            ProblemKind::UpgradeRequired,
             "only version 13 of the WebSocket protocol is spoken",
         ));
     }
@@ -230,9 +234,9 @@ fn check_handshake(parts: &Parts) -> Result<HeaderValue, Refusal> {
     {
         return Ok(key.clone());
     }
-    Err(Refusal::new(
+    Err(SocketRefusal::new(
         "key",
-        Kind::BadHandshake,
+        ProblemKind::BadHandshake,
         "Sec-WebSocket-Key is 16 bytes in base64",
     ))
 }
@@ -289,9 +293,9 @@ fn switching_protocols(key: &HeaderValue, asked: &HeaderMap) -> Response {
 }
 
 /// Takes the connection back from hyper, with the bytes that the client has already sent on it.
-async fn take_over(on_upgrade: OnUpgrade) -> Option<(Transport, Vec<u8>)> {
+async fn take_over(on_upgrade: OnUpgrade) -> Option<(PlainOrTls, Vec<u8>)> {
     let upgraded: Upgraded = on_upgrade.await.ok()?;
-    let parts = upgraded.downcast::<TokioIo<Transport>>().ok()?;
+    let parts = upgraded.downcast::<TokioIo<PlainOrTls>>().ok()?;
     Some((parts.io.into_inner(), parts.read_buf.to_vec()))
 }
 

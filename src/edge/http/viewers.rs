@@ -22,7 +22,7 @@ const MAX_EXAMINED: usize = 10 * MAX_LIMIT;
 /// A viewer who is online.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Viewer)]
-pub(crate) struct Viewer {
+pub(crate) struct OnlineViewer {
     /// The user.
     user_id: UserId,
     /// Whether the user follows the streamer.
@@ -50,13 +50,13 @@ refusals!(ListRefused = InvalidId, LiveNotFound, StoreUnavailable);
 /// or not. A page may hold fewer than `limit` although the list goes on. A closed live has none.
 #[utoipa::path(get, path = "/v1/lives/{live_id}/viewers", operation_id = "list_viewers", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42"), ViewersQuery, FanQuery),
-    responses((status = 200, description = "A page", body = Page<Viewer>), ListRefused))]
+    responses((status = 200, description = "A page", body = Page<OnlineViewer>), ListRefused))]
 pub(crate) async fn list(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     InQuery(only): InQuery<FanQuery>,
     paging: Paging,
-) -> Result<Json<Page<Viewer>>, Problem> {
+) -> Result<Json<Page<OnlineViewer>>, Problem> {
     let position = Position::read(Listing::Viewers, &paging)?;
     let record = load(&state, &live).await?;
     match Position::in_epoch(position, &state, &record)? {
@@ -76,7 +76,7 @@ async fn page(
     mut position: Position,
     only_fans: Option<bool>,
     limit: usize,
-) -> Result<Page<Viewer>, Problem> {
+) -> Result<Page<OnlineViewer>, Problem> {
     let mut items = Vec::new();
     let mut examined = 0;
     // Only the first slice begins after a user of the previous page.
@@ -114,7 +114,7 @@ async fn page(
                             cursor: Some(position.cursor(Listing::Viewers)),
                         });
                     }
-                    items.push(Viewer {
+                    items.push(OnlineViewer {
                         user_id: user.clone(),
                         fan,
                         since,

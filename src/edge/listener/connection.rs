@@ -23,14 +23,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use super::pending_connections::{Holder, PendingConnection, PerAddress, TooMany};
+use super::pending_connections::{Holder, PendingConnection, PerAddress, TooManyConnections};
 use super::proxy_header;
 use super::tls::Certificate;
-use super::transport::Transport;
+use super::transport::PlainOrTls;
 use crate::base::metrics::Metrics;
 use crate::edge::client_address::proxy_hint::ProxyHint;
 use crate::edge::client_address::{ClientAddress, TrustedProxies, network};
-use crate::edge::keep_alive::{Crowded, Ending};
+use crate::edge::keep_alive::{ConnectionEnding, Crowded};
 
 /// The most header lines of a request; browsers send about twenty.
 pub(super) const MAX_HEADERS: usize = 64;
@@ -91,20 +91,20 @@ pub(super) struct Connection {
 }
 
 /// A connection that is ready for its first request.
-struct Opened {
-    transport: Transport,
+struct ReadyConnection {
+    transport: PlainOrTls,
     /// The address that connected, to this port or to the balancer in front of it.
     peer: ClientAddress,
 }
 
 /// Why a connection ended before its first request. `why` is the label in the metric.
-struct Failed {
+struct FailedConnection {
     why: &'static str,
     error: io::Error,
 }
 
-impl From<TooMany> for Failed {
-    fn from(_: TooMany) -> Self {
+impl From<TooManyConnections> for FailedConnection {
+    fn from(_: TooManyConnections) -> Self {
         Self {
             why: "too_many",
             error: io::Error::other("the address holds as many connections as it may"),
@@ -126,14 +126,18 @@ impl Connection {
         };
         match opened {
             Ok(opened) => self.serve(opened).await,
-            Err(Failed { why, error }) => {
+            Err(FailedConnection { why, error }) => {
                 Metrics::count(&self.port.metrics.connections_failed, why);
                 tracing::trace!(why, %error, "connection failed");
             }
         }
     }
 
-    async fn open(&self, mut tcp: TcpStream, mut peer: ClientAddress) -> Result<Opened, Failed> {
+    async fn open(
+        &self,
+        mut tcp: TcpStream,
+        mut peer: ClientAddress,
+    ) -> Result<ReadyConnection, FailedConnection> {
         let limit = self.port.handshake_timeout;
         if self.port.proxy_protocol {
             let header = within(limit, "proxy_header", proxy_header::read(&mut tcp)).await?;
@@ -146,20 +150,20 @@ impl Connection {
             }
         }
         let transport = match &self.port.certificate {
-            None => Transport::Plain(tcp),
+            None => PlainOrTls::Plain(tcp),
             Some(certificate) => {
                 let accept = certificate
                     .acceptor()
                     .accept_with(tcp, |session| session.set_buffer_limit(Some(MAX_UNSENT)));
                 let stream = within(limit, "tls_handshake", accept).await?;
-                Transport::Tls(Box::new(stream))
+                PlainOrTls::Tls(Box::new(stream))
             }
         };
-        Ok(Opened { transport, peer })
+        Ok(ReadyConnection { transport, peer })
     }
 
-    async fn serve(self, opened: Opened) {
-        let Opened { transport, peer } = opened;
+    async fn serve(self, opened: ReadyConnection) {
+        let ReadyConnection { transport, peer } = opened;
         let Self {
             port,
             pending,
@@ -230,22 +234,22 @@ async fn within<T>(
     limit: Duration,
     step: &'static str,
     work: impl Future<Output = io::Result<T>>,
-) -> Result<T, Failed> {
+) -> Result<T, FailedConnection> {
     let error = match timeout(limit, work).await {
         Ok(Ok(done)) => return Ok(done),
         Ok(Err(error)) => error,
         Err(_) => io::ErrorKind::TimedOut.into(),
     };
-    Err(Failed { why: step, error })
+    Err(FailedConnection { why: step, error })
 }
 
 /// Whether a client has to connect again after this answer: a request that is refused must cost its
 /// sender more than the gateway. A caller with good credentials may go on, because it often asks
 /// about things that may not be there.
 fn ends_connection(answer: &Response) -> bool {
-    match answer.extensions().get::<Ending>() {
-        Some(Ending::Spared) => false,
-        Some(Ending::BudgetSpent) => true,
+    match answer.extensions().get::<ConnectionEnding>() {
+        Some(ConnectionEnding::Spared) => false,
+        Some(ConnectionEnding::BudgetSpent) => true,
         None => answer.status().is_client_error(),
     }
 }

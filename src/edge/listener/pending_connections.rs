@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::table::Holder;
-use self::table::{RETRY_DELAY, Stage, Table};
+use self::table::{ConnectionStage, ConnectionTable, RETRY_DELAY};
 use crate::base::metrics::Metrics;
 
 /// One address may hold one in this many slots.
@@ -40,14 +40,14 @@ pub(crate) enum PerAddress {
 
 /// The address holds as many connections as it may, and is about to send a request on each.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooMany;
+pub(super) struct TooManyConnections;
 
 #[derive(Debug)]
 pub(super) struct PendingConnections {
     slots: Arc<Semaphore>,
     most: usize,
     per_network: usize,
-    table: Mutex<Table>,
+    table: Mutex<ConnectionTable>,
     metrics: Arc<Metrics>,
 }
 
@@ -80,7 +80,7 @@ impl PendingConnections {
     pub(super) async fn admit(
         self: &Arc<Self>,
         holder: Holder,
-    ) -> Result<Arc<PendingConnection>, TooMany> {
+    ) -> Result<Arc<PendingConnection>, TooManyConnections> {
         self.make_room_for(holder, &mut self.table.lock())?;
         let slot = loop {
             match self.slots.clone().try_acquire_owned() {
@@ -107,7 +107,11 @@ impl PendingConnections {
     }
 
     /// Closes a connection of a holder that has its share.
-    fn make_room_for(&self, holder: Holder, table: &mut Table) -> Result<(), TooMany> {
+    fn make_room_for(
+        &self,
+        holder: Holder,
+        table: &mut ConnectionTable,
+    ) -> Result<(), TooManyConnections> {
         if holder == Holder::Unbounded || table.held_by(holder) < self.per_network {
             return Ok(());
         }
@@ -117,7 +121,7 @@ impl PendingConnections {
                 table.evict(number);
                 Ok(())
             }
-            None => Err(TooMany),
+            None => Err(TooManyConnections),
         }
     }
 
@@ -138,7 +142,7 @@ impl PendingConnections {
 
 impl PendingConnection {
     /// Counts the connection to this holder from now on.
-    pub(super) fn belongs_to(&self, holder: Holder) -> Result<(), TooMany> {
+    pub(super) fn belongs_to(&self, holder: Holder) -> Result<(), TooManyConnections> {
         let mut table = self.all.table.lock();
         // An evicted connection is no longer in the table, and is about to end.
         if let Some(now) = table.holder_of(self.number)
@@ -155,12 +159,15 @@ impl PendingConnection {
         self.all
             .table
             .lock()
-            .note(self.number, Stage::Begun(Instant::now()));
+            .note(self.number, ConnectionStage::Begun(Instant::now()));
     }
 
     /// Notes that a request is complete, with its body. The gateway answers it next.
     pub(super) fn busy(&self) {
-        self.all.table.lock().note(self.number, Stage::Busy);
+        self.all
+            .table
+            .lock()
+            .note(self.number, ConnectionStage::Busy);
     }
 
     /// Notes that the request is answered.
@@ -168,7 +175,7 @@ impl PendingConnection {
         self.all
             .table
             .lock()
-            .note(self.number, Stage::Answered(Instant::now()));
+            .note(self.number, ConnectionStage::Answered(Instant::now()));
     }
 
     pub(super) async fn evicted(&self) {

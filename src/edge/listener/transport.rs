@@ -12,12 +12,12 @@ use tokio_rustls::server::TlsStream;
 use crate::base::web_origin::Scheme;
 
 #[derive(Debug)]
-pub(crate) enum Transport {
+pub(crate) enum PlainOrTls {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl Transport {
+impl PlainOrTls {
     pub(super) fn scheme(&self) -> Scheme {
         match self {
             Self::Plain(_) => Scheme::Http,
@@ -30,13 +30,13 @@ impl Transport {
 macro_rules! inside {
     ($transport:expr, $method:ident $(, $argument:expr)*) => {
         match $transport.get_mut() {
-            Transport::Plain(stream) => Pin::new(stream).$method($($argument),*),
-            Transport::Tls(stream) => Pin::new(&mut **stream).$method($($argument),*),
+            PlainOrTls::Plain(stream) => Pin::new(stream).$method($($argument),*),
+            PlainOrTls::Tls(stream) => Pin::new(&mut **stream).$method($($argument),*),
         }
     };
 }
 
-impl AsyncRead for Transport {
+impl AsyncRead for PlainOrTls {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -46,7 +46,7 @@ impl AsyncRead for Transport {
     }
 }
 
-impl AsyncWrite for Transport {
+impl AsyncWrite for PlainOrTls {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -85,6 +85,6 @@ mod tests {
 
     #[test]
     fn a_plain_socket_is_no_larger_for_it() {
-        assert_eq!(size_of::<Transport>(), size_of::<TcpStream>());
+        assert_eq!(size_of::<PlainOrTls>(), size_of::<TcpStream>());
     }
 }

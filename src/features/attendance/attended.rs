@@ -10,7 +10,7 @@ use crate::store::{LiveEpoch, PersonalData};
 
 /// The attendance of one epoch.
 #[derive(Debug, Clone)]
-pub(crate) struct Kept {
+pub(crate) struct KeptAttendance {
     pub(crate) attended: Option<Attended>,
     /// By part.
     pub(crate) fans: BTreeMap<u32, BTreeSet<UserId>>,
@@ -18,7 +18,7 @@ pub(crate) struct Kept {
 }
 
 /// The fans of each epoch with attendance.
-pub(crate) type AttendanceOfLives = HashMap<LiveEpoch, Kept>;
+pub(crate) type AttendanceOfLives = HashMap<LiveEpoch, KeptAttendance>;
 
 impl State for AttendanceOfLives {
     fn erase(&mut self, erasure: &mut StateErasure<'_>) {

@@ -58,7 +58,7 @@ struct Kept {
 }
 
 /// What the store knows of an epoch.
-struct Known {
+struct KnownEpoch {
     listed: bool,
     /// The note of its attendance.
     noted: Option<Attended>,
@@ -66,7 +66,7 @@ struct Known {
     record: Option<LiveRecord>,
 }
 
-impl Known {
+impl KnownEpoch {
     async fn read(store: &RedisStore, of: &LiveEpoch) -> StoreResult<Self> {
         let record = store.load_live(&of.live).await?;
         Ok(Self {
@@ -142,7 +142,7 @@ impl<'a> AttendanceInspector<'a> {
     /// Notes an epoch and its end. If the live has no attendance in this epoch, deletes the keys
     /// that are left.
     async fn note(&self, of: &LiveEpoch, kept: &Kept) -> StoreResult<Option<String>> {
-        let known = Known::read(self.store, of).await?;
+        let known = KnownEpoch::read(self.store, of).await?;
         // A gateway may write a lost record again.
         let is_lost = known.record.is_none();
         let Some(attended) = known.attended(of) else {
@@ -171,7 +171,7 @@ impl<'a> AttendanceInspector<'a> {
     async fn look_at(&self, of: &LiveEpoch, kept: &Kept) -> StoreResult<Vec<AuditFinding>> {
         let key = self.store.keys().attended(of);
         let mut seen = Inspection::default();
-        let known = Known::read(self.store, of).await;
+        let known = KnownEpoch::read(self.store, of).await;
         let Some(known) = seen.readable(Some(&of.live), &key, known)? else {
             return Ok(seen.findings);
         };

@@ -16,10 +16,10 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::base::ids::{Epoch, LiveId, UserId};
-use crate::edge::fields::Place;
+use crate::edge::fields::FieldPlace;
 use crate::edge::http::bounded::{Whole, Within};
 use crate::edge::http::paging::{CountedPage, Listing, Paging, paging_query};
-use crate::edge::http::problem::{Kind, Problem, refusals};
+use crate::edge::http::problem::{Problem, ProblemKind, refusals};
 use crate::edge::http::requests::{InQuery, in_query};
 use crate::edge::http::state::AppState;
 use crate::features::attendance::attendees::{AttendancePlace, AttendanceQuestion, find_attendees};
@@ -215,7 +215,7 @@ fn read_live(text: &str) -> Result<(LiveId, Option<Epoch>), Problem> {
 }
 
 fn invalid_field(field: &str, detail: String) -> Problem {
-    Problem::new(Kind::InvalidQuery, detail).at(Place::Query(field.to_owned()))
+    Problem::new(ProblemKind::InvalidQuery, detail).at(FieldPlace::Query(field.to_owned()))
 }
 
 /// The lives of the last `days` for which the store still has attendance.

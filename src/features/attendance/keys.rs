@@ -11,7 +11,7 @@ use super::scripts;
 use super::store::Attendance;
 use crate::base::ids::{Epoch, OnlineSet, UserId};
 use crate::store::redis::args;
-use crate::store::redis::erasing::{Eraser, ErasesKeys, Erasing, Look, Suspect};
+use crate::store::redis::erasing::{ErasesKeys, Erasing, FamilyEraser, Look, Suspect};
 use crate::store::redis::family::{
     Family,
     KeyType::{Hash, Set, Text, Zset},
@@ -54,7 +54,7 @@ families! {
     ATTENDANCE_FORM, fn attendance_form() = Family::new(Text, "rollcall:attendance-form");
 }
 
-pub(crate) static ERASERS: &[Eraser] = &[
+pub(crate) static ERASERS: &[FamilyEraser] = &[
     (&ATTENDED, &Epochs),
     (&ATTENDANCE_SET, &Sets),
     (&ATTENDANCE_BITS, &Bits),

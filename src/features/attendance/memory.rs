@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{OnlineSet, SliceId, UserId};
 use crate::config::AttendanceForm;
-use crate::features::attendance::attended::Kept;
+use crate::features::attendance::attended::KeptAttendance;
 use crate::features::attendance::store::Sessions;
 use crate::features::attendance::store::{
     ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees, Attending,
@@ -16,8 +16,8 @@ use crate::features::attendance::store::{
 use crate::store::ATTENDANCE_KEPT;
 use crate::store::LiveEpoch;
 use crate::store::memory::MemoryStore;
-use crate::store::memory::place::Place;
-use crate::store::{Session, SessionPlace};
+use crate::store::memory::place::SlicePlace;
+use crate::store::{AttendedSession, SessionPlace};
 use crate::store::{Span, StoreResult};
 
 fn part_of(user: &UserId) -> u32 {
@@ -26,10 +26,10 @@ fn part_of(user: &UserId) -> u32 {
 
 impl MemoryStore {
     /// Changes what is kept of an epoch, under the lock.
-    fn kept<T>(&self, of: &LiveEpoch, change: impl FnOnce(&mut Kept) -> T) -> T {
+    fn kept<T>(&self, of: &LiveEpoch, change: impl FnOnce(&mut KeptAttendance) -> T) -> T {
         let due = self.now() + millis(ATTENDANCE_RENEWED);
         let mut all = self.states.lock::<AttendanceOfLives>();
-        let kept = all.entry(of.clone()).or_insert_with(|| Kept {
+        let kept = all.entry(of.clone()).or_insert_with(|| KeptAttendance {
             attended: None,
             fans: BTreeMap::new(),
             due,
@@ -187,7 +187,7 @@ impl Attendance for MemoryStore {
             None => 0,
         };
         for slice in Self::viewers(of, slices) {
-            let place = Place::from(&slice);
+            let place = SlicePlace::from(&slice);
             if let Some(mut slice) = self.slices.get_mut(&place) {
                 slice.forget_stays(of.epoch);
             }
@@ -218,7 +218,7 @@ impl Sessions for MemoryStore {
         from: UnixMillis,
         after: Option<&SessionPlace>,
         limit: usize,
-    ) -> StoreResult<Vec<Session>> {
+    ) -> StoreResult<Vec<AttendedSession>> {
         Ok(self.read(slice, |slice| match slice.stays(of.epoch) {
             Some(stays) => stays.page(from, after, limit),
             None => Vec::new(),

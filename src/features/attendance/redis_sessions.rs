@@ -15,8 +15,8 @@ use crate::store::redis::stays::{
     Latest, StaysKey, ask_stays, or_garbled, read_fields, read_latest, read_stay,
 };
 use crate::store::redis::{RedisCalls, args, scripts};
+use crate::store::{AttendedSession, SessionPlace, Stay};
 use crate::store::{MAX_BATCH, Span, StoreResult};
-use crate::store::{Session, SessionPlace, Stay};
 
 /// Maximum earlier sessions of a user that the store reads at once. If a user has more, the store
 /// searches for the session in question.
@@ -137,7 +137,7 @@ impl Sessions for RedisCalls {
         from: UnixMillis,
         after: Option<&SessionPlace>,
         limit: usize,
-    ) -> StoreResult<Vec<Session>> {
+    ) -> StoreResult<Vec<AttendedSession>> {
         let mut args = args!["up", limit];
         args.extend(match after {
             Some(SessionPlace {
@@ -185,7 +185,7 @@ impl Sessions for RedisCalls {
             } else {
                 known.latest.stay
             };
-            sessions.push(Session {
+            sessions.push(AttendedSession {
                 id: stay.id,
                 left_at: stay.left_at,
                 watched: known.latest.watched(),

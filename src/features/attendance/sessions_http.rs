@@ -14,7 +14,7 @@ use crate::edge::http::authorization::OwnLive;
 use crate::edge::http::bounded::Whole;
 use crate::edge::http::fans::load;
 use crate::edge::http::paging::{CountedPage, Listing, Paging, paging_query};
-use crate::edge::http::problem::{Kind, Problem, refusals};
+use crate::edge::http::problem::{Problem, ProblemKind, refusals};
 use crate::edge::http::requests::{InPath, InQuery};
 use crate::edge::http::state::AppState;
 use crate::features::attendance::store::AttendanceStore;
@@ -60,20 +60,20 @@ pub(crate) struct SessionsQuery {
 }
 
 /// The position at which a list goes on.
-struct Position {
+struct SessionPosition {
     epoch: Epoch,
     count: u64,
     place: SessionPlace,
 }
 
-fn resume(cursor: &str) -> Result<Position, Problem> {
+fn resume(cursor: &str) -> Result<SessionPosition, Problem> {
     Listing::Sessions.resume(cursor, |[epoch, count, joined_at, user, number]| {
         let place = SessionPlace {
             joined_at: joined_at.parse().ok()?,
             user: UserId::parse(user).ok()?,
             number: number.parse().ok()?,
         };
-        Some(Position {
+        Some(SessionPosition {
             epoch: Epoch(epoch.parse().ok()?),
             count: count.parse().ok()?,
             place,
@@ -126,7 +126,7 @@ pub(crate) async fn list(
         && own.streamer != attended.streamer
     {
         return Err(Problem::new(
-            Kind::Forbidden,
+            ProblemKind::Forbidden,
             "that opening of the live belonged to another streamer",
         ));
     }
@@ -206,7 +206,7 @@ pub(crate) async fn recorded(
     if let Some(record) = record {
         if !record.terms.attendance {
             return Err(Problem::new(
-                Kind::NotKept,
+                ProblemKind::NotKept,
                 format!("live {} was opened without attendance", of.live),
             ));
         }
@@ -217,7 +217,7 @@ pub(crate) async fn recorded(
     match state.of::<Arc<dyn AttendanceStore>>().attended(&of).await? {
         Some(attended) => Ok((of, attended)),
         None => Err(Problem::new(
-            Kind::EpochNotFound,
+            ProblemKind::EpochNotFound,
             format!("no attendance of {of} is kept"),
         )),
     }

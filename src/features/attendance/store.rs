@@ -8,10 +8,10 @@
 
 use crate::base::ids::OnlineSet;
 use crate::base::ids::SliceId;
+use crate::store::AttendedSession;
 use crate::store::LiveEpoch;
 use crate::store::LiveRecord;
 use crate::store::MAX_BATCH;
-use crate::store::Session;
 use crate::store::SessionPlace;
 use crate::store::Span;
 use crate::store::Store;
@@ -229,7 +229,7 @@ calls! {
             from: UnixMillis,
             after: Option<&SessionPlace>,
             limit: usize,
-        ) -> StoreResult<Vec<Session>>, reads at Slice(slice);
+        ) -> StoreResult<Vec<AttendedSession>>, reads at Slice(slice);
 
         in_parts:
 
@@ -254,7 +254,7 @@ calls! {
             span: Span,
             after: Option<&SessionPlace>,
             limit: usize,
-        ) -> StoreResult<(Vec<Session>, bool)> {
+        ) -> StoreResult<(Vec<AttendedSession>, bool)> {
             // Slices are equally large, near enough: with this many of each, the page is nearly always
             // full.
             let each = (limit / slices as usize * 2 + 16).min(MAX_BATCH);
@@ -270,11 +270,11 @@ calls! {
 /// Merges the first `each` entries of every slice. A slice with that many entries may have more, of
 /// which nothing is known, so the page ends with the last known entry of such a slice.
 pub(crate) fn merge(
-    slices: Vec<Vec<Session>>,
+    slices: Vec<Vec<AttendedSession>>,
     span: Span,
     each: usize,
     limit: usize,
-) -> (Vec<Session>, bool) {
+) -> (Vec<AttendedSession>, bool) {
     let end: Option<SessionPlace> = slices
         .iter()
         .filter(|slice| slice.len() >= each)
@@ -283,7 +283,7 @@ pub(crate) fn merge(
         .filter(|place| place.joined_at <= span.to)
         .min()
         .cloned();
-    let mut page: Vec<Session> = slices
+    let mut page: Vec<AttendedSession> = slices
         .into_iter()
         .flatten()
         .filter(|session| session.place.joined_at <= span.to)
@@ -306,7 +306,7 @@ impl<T: Store + Attendance + Sessions + ?Sized> AttendanceStore for T {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Watched;
+    use crate::store::WatchedTime;
 
     fn user(name: &str) -> UserId {
         UserId::parse(name).unwrap()
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_page_is_merged_of_slices_and_ends_where_one_may_go_on() {
-        let session = |name: &str, joined_at| Session {
+        let session = |name: &str, joined_at| AttendedSession {
             place: SessionPlace {
                 joined_at,
                 user: user(name),
@@ -322,13 +322,13 @@ mod tests {
             },
             id: 1,
             left_at: None,
-            watched: Watched::default(),
+            watched: WatchedTime::default(),
         };
         let slices = vec![
             vec![session("a", 1), session("b", 5)],
             vec![session("c", 3)],
         ];
-        let names = |page: Vec<Session>| {
+        let names = |page: Vec<AttendedSession>| {
             page.iter()
                 .map(|it| it.place.user.to_string())
                 .collect::<Vec<_>>()

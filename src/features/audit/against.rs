@@ -44,8 +44,8 @@ pub(crate) struct Comparison<'a> {
 
 /// `docs/audit.md` describes the fields.
 #[derive(Debug, Serialize)]
-struct Report {
-    lives: Vec<LiveRow>,
+struct ComparisonReport {
+    lives: Vec<ComparedLive>,
     not_open: NotOpen,
     seconds: f64,
 }
@@ -58,7 +58,7 @@ struct NotOpen {
 }
 
 #[derive(Debug, Serialize)]
-struct LiveRow {
+struct ComparedLive {
     live_id: LiveId,
     /// The key of the other program.
     key: String,
@@ -97,17 +97,17 @@ struct Compared {
     only_rollcall: HashSet<String>,
 }
 
-impl Report {
+impl ComparisonReport {
     /// Whether both sides say the same of every live, and there is one. A comparison of nothing has
     /// a wrong name of a key or the wrong Redis, more likely than it has a platform without lives.
     fn is_agreement(&self) -> bool {
         !self.lives.is_empty()
             && self.not_open.lives == 0
-            && !self.lives.iter().any(LiveRow::differs)
+            && !self.lives.iter().any(ComparedLive::differs)
     }
 }
 
-impl LiveRow {
+impl ComparedLive {
     fn differs(&self) -> bool {
         self.unreadable.is_some() || self.only_key.users + self.only_rollcall.users > 0
     }
@@ -131,21 +131,21 @@ pub(crate) async fn run(
     Ok(print(code, &report, json))
 }
 
-async fn compare(store: &RedisStore, comparison: Comparison<'_>) -> StoreResult<Report> {
+async fn compare(store: &RedisStore, comparison: Comparison<'_>) -> StoreResult<ComparisonReport> {
     let started = Instant::now();
     let mut lives = Vec::new();
     let mut page = store.lives_page(None, PAGE).await?;
     while let Some(last) = page.last().cloned() {
         let rows = stream::iter(page).map(|listed| compare_live(store, comparison, listed.live));
-        let rows: Vec<Option<LiveRow>> = rows
+        let rows: Vec<Option<ComparedLive>> = rows
             .buffer_unordered(MAX_CONCURRENT_READS)
             .try_collect()
             .await?;
         lives.extend(rows.into_iter().flatten());
         page = store.lives_page(Some(&last), PAGE).await?;
     }
-    lives.sort_by(|a: &LiveRow, b| a.live_id.cmp(&b.live_id));
-    Ok(Report {
+    lives.sort_by(|a: &ComparedLive, b| a.live_id.cmp(&b.live_id));
+    Ok(ComparisonReport {
         lives,
         not_open: find_not_open(store, comparison.key).await?,
         seconds: started.elapsed().as_secs_f64(),
@@ -215,12 +215,12 @@ async fn compare_live(
     store: &RedisStore,
     comparison: Comparison<'_>,
     live: LiveId,
-) -> StoreResult<Option<LiveRow>> {
+) -> StoreResult<Option<ComparedLive>> {
     let Some(record) = open_record(store, &live).await? else {
         return Ok(None);
     };
     let key = comparison.key.of(&live);
-    let mut row = LiveRow {
+    let mut row = ComparedLive {
         live_id: live,
         key,
         both: 0,
@@ -293,7 +293,7 @@ async fn look(
     })
 }
 
-impl Display for Report {
+impl Display for ComparisonReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -23,7 +23,7 @@ const BETWEEN: Duration = Duration::from_millis(37);
 
 /// What is wrong about a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Fault {
+enum UserFault {
     /// The set of this group has the user, and no claim says so.
     Stray(Group),
     /// A claim says that the user is of this group, and the set lacks the user.
@@ -34,12 +34,12 @@ enum Fault {
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct WrongUser {
-    fault: Fault,
+    fault: UserFault,
     user: UserId,
 }
 
 impl WrongUser {
-    fn new(fault: Fault, user: &UserId) -> Self {
+    fn new(fault: UserFault, user: &UserId) -> Self {
         Self {
             fault,
             user: user.clone(),
@@ -64,7 +64,7 @@ impl Inspector<'_> {
             let again = self.wrong_users(slice, &claims).await?;
             wrong.retain(|user| again.contains(user));
         }
-        let mut faults: Vec<Fault> = wrong.iter().map(|wrong| wrong.fault).collect();
+        let mut faults: Vec<UserFault> = wrong.iter().map(|wrong| wrong.fault).collect();
         faults.dedup();
         let findings = faults
             .into_iter()
@@ -82,19 +82,19 @@ impl Inspector<'_> {
         let mut wrong = BTreeSet::new();
         for (user, claimed) in &claims.users {
             if claimed.lacks_entry {
-                wrong.insert(WrongUser::new(Fault::LacksEntry, user));
+                wrong.insert(WrongUser::new(UserFault::LacksEntry, user));
             }
         }
         for group in slice.set.groups() {
             let members = self.read_set(slice, *group).await?;
             for user in &members {
                 if !claims.say(user, *group) {
-                    wrong.insert(WrongUser::new(Fault::Stray(*group), user));
+                    wrong.insert(WrongUser::new(UserFault::Stray(*group), user));
                 }
             }
             for user in claims.users.keys() {
                 if claims.say(user, *group) && !members.contains(user) {
-                    wrong.insert(WrongUser::new(Fault::Missing(*group), user));
+                    wrong.insert(WrongUser::new(UserFault::Missing(*group), user));
                 }
             }
         }
@@ -117,7 +117,7 @@ impl Inspector<'_> {
     fn wrong_finding(
         &self,
         slice: &SliceId,
-        fault: Fault,
+        fault: UserFault,
         wrong: &BTreeSet<WrongUser>,
     ) -> AuditFinding {
         let users: Vec<&UserId> = wrong
@@ -129,7 +129,7 @@ impl Inspector<'_> {
         let names = such_as(users);
         let keys = self.store.keys();
         let (kind, key, detail) = match fault {
-            Fault::Stray(group) => {
+            UserFault::Stray(group) => {
                 let what = who(group);
                 let detail = format!("{count} {what} that no gateway with an entry holds, {names}");
                 (
@@ -138,7 +138,7 @@ impl Inspector<'_> {
                     detail,
                 )
             }
-            Fault::Missing(group) => {
+            UserFault::Missing(group) => {
                 let what = who(group);
                 let detail =
                     format!("{count} {what} that gateways hold are not in the set, {names}");
@@ -148,7 +148,7 @@ impl Inspector<'_> {
                     detail,
                 )
             }
-            Fault::LacksEntry => {
+            UserFault::LacksEntry => {
                 let detail = format!("{count} users claimed by gateways without an entry, {names}");
                 (FindingKind::GhostMembers, keys.who(slice), detail)
             }

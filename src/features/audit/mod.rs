@@ -57,7 +57,7 @@ pub use finding::{FindingKind, Severity};
 pub(crate) use offered::Offered;
 
 /// Says what the features offer, with or without a look at every user.
-type Offer = for<'a> fn(&Config, &'a RedisStore, every_user: bool) -> Offered<'a>;
+type OfferFn = for<'a> fn(&Config, &'a RedisStore, every_user: bool) -> Offered<'a>;
 
 /// The minimum time between the two looks. A gateway has written every change that does not wait by
 /// then. An audit waits longer if two flushes, or one and a quarter lease refreshes, take longer.
@@ -67,7 +67,7 @@ const SECOND_LOOK: Duration = Duration::from_millis(1_500);
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs an audit, writes its report to standard output and returns the exit code.
-pub(crate) async fn run(config: &Config, args: &AuditArgs, offer: Offer) -> anyhow::Result<u8> {
+pub(crate) async fn run(config: &Config, args: &AuditArgs, offer: OfferFn) -> anyhow::Result<u8> {
     if let Some(key) = &args.against {
         let group = if args.fans { Group::Fans } else { Group::All };
         return against::run(config, Comparison { key, group }, args.json).await;
@@ -90,7 +90,7 @@ async fn audit(
     config: &Config,
     args: &AuditArgs,
     gateways: Vec<GatewayApi>,
-    offer: Offer,
+    offer: OfferFn,
 ) -> StoreResult<Report> {
     let started = Instant::now();
     let (keys, totals) = scan::find_keys(store, args.top).await?;

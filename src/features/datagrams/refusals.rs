@@ -15,7 +15,7 @@ use crate::base::session_key::SessionKey;
 use crate::edge::client_address::{ClientAddress, network};
 use crate::features::datagrams::addresses::key_of;
 use crate::features::datagrams::recent::Recent;
-use crate::features::datagrams::wire::Status;
+use crate::features::datagrams::wire::DatagramStatus;
 
 /// How long a refusal is remembered, in ms.
 const REMEMBERED: Millis = 10_000;
@@ -31,9 +31,9 @@ const REFUSALS: u32 = 50;
 
 /// What became of a session's hellos.
 #[derive(Debug, Clone, Copy, Default)]
-struct Attempt {
+struct HelloAttempt {
     /// The last refusal, the ticket that was refused, and until when it counts.
-    refused: Option<(Status, TicketHash, Moment)>,
+    refused: Option<(DatagramStatus, TicketHash, Moment)>,
     /// Until then the gateway does not look at hellos of the session.
     silent_until: Moment,
 }
@@ -48,12 +48,12 @@ impl TicketHash {
     }
 }
 
-pub(crate) struct Refusals {
-    attempts: Mutex<Recent<Attempt>>,
+pub(crate) struct HelloRefusals {
+    attempts: Mutex<Recent<HelloAttempt>>,
     addresses: Budgets<u64>,
 }
 
-impl Default for Refusals {
+impl Default for HelloRefusals {
     fn default() -> Self {
         Self {
             attempts: Mutex::default(),
@@ -62,14 +62,14 @@ impl Default for Refusals {
     }
 }
 
-impl Refusals {
-    fn last(&self, session: &SessionKey) -> Attempt {
+impl HelloRefusals {
+    fn last(&self, session: &SessionKey) -> HelloAttempt {
         let last = self.attempts.lock().get(key_of(session));
         last.unwrap_or_default()
     }
 
     fn be_silent(&self, session: &SessionKey, until: Moment) {
-        let attempt = Attempt {
+        let attempt = HelloAttempt {
             silent_until: until,
             ..self.last(session)
         };
@@ -87,7 +87,7 @@ impl Refusals {
         session: &SessionKey,
         ticket: TicketHash,
         now: Moment,
-    ) -> Option<Status> {
+    ) -> Option<DatagramStatus> {
         match self.last(session).refused {
             Some((status, refused, until)) if refused == ticket && now < until => Some(status),
             _ => None,
@@ -120,13 +120,13 @@ impl Refusals {
         session: &SessionKey,
         ticket: TicketHash,
         from: SocketAddr,
-        why: Status,
+        why: DatagramStatus,
         now: Moment,
     ) {
         if let Some(address) = payer(from) {
             self.addresses.overdraw(&address, 1, now);
         }
-        let attempt = Attempt {
+        let attempt = HelloAttempt {
             refused: Some((why, ticket, now + REMEMBERED)),
             silent_until: now + ANSWERS_APART,
         };
@@ -154,17 +154,17 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_again_for_a_while_and_not_too_often() {
-        let refusals = Refusals::default();
+        let refusals = HelloRefusals::default();
         let from = address("192.0.2.1:4000");
         let [ticket, newer] = ["old", "new"].map(TicketHash::of);
         assert_eq!(refusals.told(&session(1), ticket, moment(0)), None);
-        refusals.note(&session(1), ticket, from, Status::Closed, moment(0));
+        refusals.note(&session(1), ticket, from, DatagramStatus::Closed, moment(0));
         let mut answers = 0;
         for now in 1..10_000 {
             if !refusals.are_silent(&session(1), moment(now)) {
                 assert_eq!(
                     refusals.told(&session(1), ticket, moment(now)),
-                    Some(Status::Closed)
+                    Some(DatagramStatus::Closed)
                 );
                 refusals.answer(&session(1), moment(now));
                 answers += 1;
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn an_attempt_that_is_under_way_is_the_only_one_of_its_session() {
-        let refusals = Refusals::default();
+        let refusals = HelloRefusals::default();
         assert!(refusals.begin(&session(1), address("192.0.2.1:4000"), moment(0)));
         assert!(!refusals.begin(&session(1), address("192.0.2.1:4000"), moment(999)));
         assert!(refusals.are_silent(&session(1), moment(999)));
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn an_address_that_causes_many_refusals_waits_and_no_other_does() {
-        let refusals = Refusals::default();
+        let refusals = HelloRefusals::default();
         let begins = |from: &str, now| refusals.begin(&session(255), address(from), now);
         for number in 0..=200 {
             let from = address(&format!("192.0.2.1:{}", 4_000 + number));
@@ -204,7 +204,7 @@ mod tests {
                 &session(number as u8),
                 ticket,
                 from,
-                Status::Over,
+                DatagramStatus::Over,
                 moment(0),
             );
         }

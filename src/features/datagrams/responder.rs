@@ -14,11 +14,12 @@ use crate::base::clock::Moment;
 use crate::edge::http::state::AppState;
 use crate::features::datagrams::addresses::AddressHasher;
 use crate::features::datagrams::cookies::Cookies;
-use crate::features::datagrams::refusals::{Refusals, TicketHash};
+use crate::features::datagrams::refusals::{HelloRefusals, TicketHash};
 use crate::features::datagrams::strangers::Strangers;
 use crate::features::datagrams::tallies::{Fate, Tallies};
 use crate::features::datagrams::wire::{
-    Ack, Challenge, Cookie, Counter, DatagramKey, Request, SHORT, Status, Wish,
+    Challenge, Cookie, Counter, DatagramAck, DatagramKey, DatagramRequest, DatagramStatus,
+    DatagramWish, SHORT,
 };
 use crate::presence::Fan;
 use crate::session::socketless::datagram_state::{AddressHash, Arrival, Opening};
@@ -31,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) app: Arc<AppState>,
     cookies: Cookies,
     hasher: AddressHasher,
-    pub(crate) refusals: Refusals,
+    pub(crate) refusals: HelloRefusals,
 }
 
 impl Shared {
@@ -39,23 +40,23 @@ impl Shared {
         Self {
             cookies: Cookies::new(app.sessions.core.config.timeout),
             hasher: AddressHasher::default(),
-            refusals: Refusals::default(),
+            refusals: HelloRefusals::default(),
             app,
         }
     }
 
     /// The answer to a session that is here.
-    pub(crate) fn ack(&self, session: &SocketlessSession, counter: Counter) -> Ack {
+    pub(crate) fn ack(&self, session: &SocketlessSession, counter: Counter) -> DatagramAck {
         let Some(standing) = session.standing() else {
             // The live ended a moment ago.
-            return self.farewell(Status::Closed, counter);
+            return self.farewell(DatagramStatus::Closed, counter);
         };
         let status = if session.was_told_to_move() {
-            Status::Move
+            DatagramStatus::Move
         } else {
-            Status::Here
+            DatagramStatus::Here
         };
-        Ack {
+        DatagramAck {
             status,
             fan: match standing.fan {
                 Fan::Unknown => None,
@@ -71,8 +72,8 @@ impl Shared {
     }
 
     /// The answer to a session that is not here.
-    pub(crate) fn farewell(&self, status: Status, counter: Counter) -> Ack {
-        Ack {
+    pub(crate) fn farewell(&self, status: DatagramStatus, counter: Counter) -> DatagramAck {
+        DatagramAck {
             counter,
             status,
             fan: None,
@@ -84,7 +85,7 @@ impl Shared {
     }
 }
 
-impl From<Over> for Status {
+impl From<Over> for DatagramStatus {
     fn from(why: Over) -> Self {
         match why {
             Over::Left => Self::Left,
@@ -100,7 +101,7 @@ fn saturating(number: u64) -> u32 {
 }
 
 /// What is to be done about a datagram.
-pub(crate) enum Reply {
+pub(crate) enum DatagramReply {
     Nothing,
     Answer([u8; SHORT]),
     /// To go on with a session that another gateway has or had. That may have to wait for the
@@ -118,20 +119,20 @@ pub(crate) struct Resumption {
 }
 
 /// A datagram that a client could have sent, with its time.
-struct Arrived<'a> {
-    request: Request<'a>,
+struct ArrivedDatagram<'a> {
+    request: DatagramRequest<'a>,
     from: SocketAddr,
     address: AddressHash,
     now: Moment,
 }
 
 /// The key of a session's datagrams, and the same ready for use.
-struct Keys {
+struct DatagramKeys {
     bytes: [u8; 32],
     ready: DatagramKey,
 }
 
-impl Keys {
+impl DatagramKeys {
     fn new(bytes: [u8; 32]) -> Self {
         Self {
             ready: DatagramKey::new(&bytes),
@@ -157,38 +158,42 @@ impl Responder {
     }
 
     /// Takes in one datagram.
-    pub(crate) fn take(&mut self, bytes: &[u8], from: SocketAddr, now: Moment) -> Reply {
-        let Some(request) = Request::read(bytes) else {
+    pub(crate) fn take(&mut self, bytes: &[u8], from: SocketAddr, now: Moment) -> DatagramReply {
+        let Some(request) = DatagramRequest::read(bytes) else {
             return self.drop(Fate::Malformed);
         };
         let session = self.shared.app.presences.find(&request.session);
         let session = session.as_deref();
-        let arrived = Arrived {
+        let arrived = ArrivedDatagram {
             request,
             from,
             address: self.shared.hasher.hash(from),
             now,
         };
         match request.wish {
-            Wish::Beat => self.beat(&arrived, session),
-            Wish::Leave => self.leave(&arrived, session),
-            Wish::Hello { cookie, ticket } => self.hello(&arrived, session, cookie, ticket),
+            DatagramWish::Beat => self.beat(&arrived, session),
+            DatagramWish::Leave => self.leave(&arrived, session),
+            DatagramWish::Hello { cookie, ticket } => self.hello(&arrived, session, cookie, ticket),
         }
     }
 
-    fn drop(&self, fate: Fate) -> Reply {
+    fn drop(&self, fate: Fate) -> DatagramReply {
         self.tallies.count(fate);
-        Reply::Nothing
+        DatagramReply::Nothing
     }
 
-    fn answer(&self, fate: Fate, datagram: [u8; SHORT]) -> Reply {
+    fn answer(&self, fate: Fate, datagram: [u8; SHORT]) -> DatagramReply {
         self.tallies.count(fate);
-        Reply::Answer(datagram)
+        DatagramReply::Answer(datagram)
     }
 
     // ---------------------------------------------------------------------------------- the beats
 
-    fn beat(&mut self, arrived: &Arrived<'_>, session: Option<&SocketlessSession>) -> Reply {
+    fn beat(
+        &mut self,
+        arrived: &ArrivedDatagram<'_>,
+        session: Option<&SocketlessSession>,
+    ) -> DatagramReply {
         if let Some(session) = session
             && let Some(reply) = self.beat_from_home(arrived, session)
         {
@@ -203,9 +208,9 @@ impl Responder {
     /// Takes in a beat from the session's validated address; `None` if it comes from another one.
     fn beat_from_home(
         &mut self,
-        arrived: &Arrived<'_>,
+        arrived: &ArrivedDatagram<'_>,
         session: &SocketlessSession,
-    ) -> Option<Reply> {
+    ) -> Option<DatagramReply> {
         let request = &arrived.request;
         let mut datagrams = session.datagrams.lock();
         let channel = datagrams.channel()?;
@@ -237,7 +242,11 @@ impl Responder {
 
     // ----------------------------------------------------------------------------------- the rest
 
-    fn leave(&mut self, arrived: &Arrived<'_>, session: Option<&SocketlessSession>) -> Reply {
+    fn leave(
+        &mut self,
+        arrived: &ArrivedDatagram<'_>,
+        session: Option<&SocketlessSession>,
+    ) -> DatagramReply {
         let keys = match self.keys(arrived, session) {
             Ok(keys) => keys,
             Err(fate) => return self.drop(fate),
@@ -249,18 +258,18 @@ impl Responder {
         if !self.may_answer(arrived, session) {
             return self.drop(Fate::Limited);
         }
-        let left = self.shared.farewell(Status::Left, request.counter);
+        let left = self.shared.farewell(DatagramStatus::Left, request.counter);
         self.answer(Fate::Left, left.seal(&keys.ready))
     }
 
     fn hello(
         &mut self,
-        arrived: &Arrived<'_>,
+        arrived: &ArrivedDatagram<'_>,
         session: Option<&SocketlessSession>,
         cookie: Cookie,
         ticket: &str,
-    ) -> Reply {
-        let Arrived {
+    ) -> DatagramReply {
+        let ArrivedDatagram {
             request, from, now, ..
         } = arrived;
         if session.is_none() && self.shared.refusals.are_silent(&request.session, *now) {
@@ -300,11 +309,11 @@ impl Responder {
     /// A session that is here goes on from another address, or from its first one.
     fn open(
         &mut self,
-        arrived: &Arrived<'_>,
+        arrived: &ArrivedDatagram<'_>,
         session: &SocketlessSession,
-        keys: &Keys,
+        keys: &DatagramKeys,
         opening: &Opening,
-    ) -> Reply {
+    ) -> DatagramReply {
         let mut datagrams = session.datagrams.lock();
         if datagrams.open(keys.bytes, opening, arrived.now) != Arrival::Fresh {
             return self.drop(Fate::Replayed);
@@ -317,14 +326,14 @@ impl Responder {
 
     fn resume(
         &mut self,
-        arrived: &Arrived<'_>,
+        arrived: &ArrivedDatagram<'_>,
         ticket: &str,
-        keys: &Keys,
+        keys: &DatagramKeys,
         opening: Opening,
-    ) -> Reply {
+    ) -> DatagramReply {
         let shared = self.shared.clone();
         let Shared { app, refusals, .. } = shared.as_ref();
-        let Arrived {
+        let ArrivedDatagram {
             request, from, now, ..
         } = arrived;
         let session = &request.session;
@@ -333,20 +342,20 @@ impl Responder {
             return self.sends_away(status, arrived, keys);
         }
         let Some(claims) = app.presences.read_ticket(ticket, session) else {
-            return self.sends_away(Status::Over, arrived, keys);
+            return self.sends_away(DatagramStatus::Over, arrived, keys);
         };
         if let Some(why) = app.presences.over(&claims) {
             refusals.note(session, hash, *from, why.into(), *now);
             return self.sends_away(why.into(), arrived, keys);
         }
         if app.sessions.is_draining() {
-            return self.sends_away(Status::Move, arrived, keys);
+            return self.sends_away(DatagramStatus::Move, arrived, keys);
         }
         if !refusals.begin(session, *from, *now) {
             return self.drop(Fate::Limited);
         }
         self.tallies.count(Fate::Resumed);
-        Reply::Resume(Box::new(Resumption {
+        DatagramReply::Resume(Box::new(Resumption {
             claims,
             ticket: hash,
             key: keys.bytes,
@@ -355,8 +364,13 @@ impl Responder {
     }
 
     /// Answers a hello of a session that is not here.
-    fn sends_away(&self, status: Status, arrived: &Arrived<'_>, keys: &Keys) -> Reply {
-        let Arrived { request, now, .. } = arrived;
+    fn sends_away(
+        &self,
+        status: DatagramStatus,
+        arrived: &ArrivedDatagram<'_>,
+        keys: &DatagramKeys,
+    ) -> DatagramReply {
+        let ArrivedDatagram { request, now, .. } = arrived;
         self.shared.refusals.answer(&request.session, *now);
         let farewell = self.shared.farewell(status, request.counter);
         self.answer(Fate::Over, farewell.seal(&keys.ready))
@@ -368,10 +382,10 @@ impl Responder {
     /// that turn out not to be authentic, unless they come from the session's validated address.
     fn keys(
         &mut self,
-        arrived: &Arrived<'_>,
+        arrived: &ArrivedDatagram<'_>,
         session: Option<&SocketlessSession>,
-    ) -> Result<Keys, Fate> {
-        let Arrived {
+    ) -> Result<DatagramKeys, Fate> {
+        let ArrivedDatagram {
             request,
             address,
             now,
@@ -393,7 +407,7 @@ impl Responder {
                 secret.datagram_key(&request.session)
             }
         };
-        if let Some(keys) = key.map(Keys::new)
+        if let Some(keys) = key.map(DatagramKeys::new)
             && request.is_authentic(&keys.ready)
         {
             return Ok(keys);
@@ -405,8 +419,12 @@ impl Responder {
     }
 
     /// Whether somebody pays for an answer to an authentic datagram that may come from any address.
-    fn may_answer(&mut self, arrived: &Arrived<'_>, session: Option<&SocketlessSession>) -> bool {
-        let Arrived {
+    fn may_answer(
+        &mut self,
+        arrived: &ArrivedDatagram<'_>,
+        session: Option<&SocketlessSession>,
+    ) -> bool {
+        let ArrivedDatagram {
             request,
             address,
             now,
@@ -423,11 +441,11 @@ impl Responder {
     /// Asks an authentic client to show that it receives what is sent to its address.
     fn challenge(
         &mut self,
-        arrived: &Arrived<'_>,
+        arrived: &ArrivedDatagram<'_>,
         session: Option<&SocketlessSession>,
         key: &DatagramKey,
-    ) -> Reply {
-        let Arrived {
+    ) -> DatagramReply {
+        let ArrivedDatagram {
             request, from, now, ..
         } = arrived;
         if !self.may_answer(arrived, session) {

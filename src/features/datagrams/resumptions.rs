@@ -12,7 +12,7 @@ use crate::base::metrics::Metrics;
 use crate::edge::client_address::ClientAddress;
 use crate::features::datagrams::responder::{Resumption, Shared};
 use crate::features::datagrams::socket::{DatagramSocket, Origin};
-use crate::features::datagrams::wire::{Ack, DatagramKey, SHORT, Status};
+use crate::features::datagrams::wire::{DatagramAck, DatagramKey, DatagramStatus, SHORT};
 use crate::session::socketless::Way;
 use crate::session::socketless::datagram_state::Arrival;
 use crate::session::socketless::sessions::Denied;
@@ -78,7 +78,7 @@ pub(crate) async fn resume(
     let session = resumption.claims.key;
     let ticket = resumption.ticket;
     let ack = go_on(shared, resumption, origin).await?;
-    if !matches!(ack.status, Status::Here | Status::Move) {
+    if !matches!(ack.status, DatagramStatus::Here | DatagramStatus::Move) {
         let now = shared.app.core.clock.now();
         shared
             .refusals
@@ -87,7 +87,7 @@ pub(crate) async fn resume(
     Some(ack.seal(&key))
 }
 
-async fn go_on(shared: &Shared, resumption: Resumption, origin: Origin) -> Option<Ack> {
+async fn go_on(shared: &Shared, resumption: Resumption, origin: Origin) -> Option<DatagramAck> {
     let Resumption {
         claims,
         key,
@@ -99,7 +99,7 @@ async fn go_on(shared: &Shared, resumption: Resumption, origin: Origin) -> Optio
     let address = ClientAddress::Peer(origin.from.ip().to_canonical());
     let Ok(permit) = app.admission.addresses.admit(address) else {
         // Over HTTP, the client learns why.
-        return Some(shared.farewell(Status::Over, counter));
+        return Some(shared.farewell(DatagramStatus::Over, counter));
     };
     let live = claims.live.clone();
     let epoch = claims.epoch;
@@ -114,14 +114,16 @@ async fn go_on(shared: &Shared, resumption: Resumption, origin: Origin) -> Optio
         }
         Err(Denied::Unknown) => {
             let status = if has_closed(shared, &live, epoch).await {
-                Status::Closed
+                DatagramStatus::Closed
             } else {
-                Status::Over
+                DatagramStatus::Over
             };
             Some(shared.farewell(status, counter))
         }
         Err(Denied::Over(why)) => Some(shared.farewell(why.into(), counter)),
-        Err(Denied::Draining | Denied::Full) => Some(shared.farewell(Status::Move, counter)),
+        Err(Denied::Draining | Denied::Full) => {
+            Some(shared.farewell(DatagramStatus::Move, counter))
+        }
         Err(Denied::Refused(_)) => None,
     }
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::features::datagrams::responder::{Reply, Responder, Shared};
+use crate::features::datagrams::responder::{DatagramReply, Responder, Shared};
 use crate::features::datagrams::resumptions::{Resumptions, resume};
-use crate::features::datagrams::socket::{Batch, DatagramSocket, Origin};
+use crate::features::datagrams::socket::{DatagramBatch, DatagramSocket, Origin};
 use crate::features::datagrams::wire::SHORT;
 use crate::features::wired::Handlers;
 
@@ -27,7 +27,7 @@ pub(crate) async fn serve(
 ) {
     let socket = Arc::new(socket);
     let mut responder = Responder::new(shared.clone());
-    let mut batch = Batch::new();
+    let mut batch = DatagramBatch::new();
     loop {
         let received = tokio::select! {
             () = stop.cancelled() => return,
@@ -41,16 +41,18 @@ pub(crate) async fn serve(
         let now = shared.app.core.clock.now();
         for (datagram, origin) in batch.datagrams() {
             match responder.take(datagram, origin.from, now) {
-                Reply::Nothing => {}
-                Reply::Answer(answer) => shared.send(&socket, &answer, origin),
-                Reply::Resume(resumption) => resumptions.begin(*resumption, &socket, origin),
+                DatagramReply::Nothing => {}
+                DatagramReply::Answer(answer) => shared.send(&socket, &answer, origin),
+                DatagramReply::Resume(resumption) => {
+                    resumptions.begin(*resumption, &socket, origin)
+                }
             }
         }
     }
 }
 
 /// Waits until there are datagrams. Other tasks get a turn between two batches.
-async fn receive(socket: &DatagramSocket, batch: &mut Batch) -> io::Result<()> {
+async fn receive(socket: &DatagramSocket, batch: &mut DatagramBatch) -> io::Result<()> {
     loop {
         socket.ready().await?;
         match socket.receive(batch) {
@@ -75,9 +77,9 @@ impl DatagramDoor {
         let now = self.1.app.core.clock.now();
         let reply = self.0.lock().take(datagram, from, now);
         match reply {
-            Reply::Nothing => None,
-            Reply::Answer(answer) => Some(answer),
-            Reply::Resume(resumption) => {
+            DatagramReply::Nothing => None,
+            DatagramReply::Answer(answer) => Some(answer),
+            DatagramReply::Resume(resumption) => {
                 let origin = Origin { from, to: None };
                 resume(&self.1, *resumption, origin).await
             }

@@ -58,7 +58,7 @@ impl DatagramSocket {
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if there is none.
-    pub(crate) fn receive(&self, batch: &mut Batch) -> io::Result<()> {
+    pub(crate) fn receive(&self, batch: &mut DatagramBatch) -> io::Result<()> {
         batch.received = 0;
         let mut buffers = batch
             .buffers
@@ -94,13 +94,13 @@ impl DatagramSocket {
 }
 
 /// The datagrams that one call received.
-pub(crate) struct Batch {
+pub(crate) struct DatagramBatch {
     buffers: Box<[[u8; BUFFER]; BATCH_SIZE]>,
     metas: [RecvMeta; BATCH_SIZE],
     received: usize,
 }
 
-impl Batch {
+impl DatagramBatch {
     pub(crate) fn new() -> Self {
         Self {
             buffers: Box::new([[0; BUFFER]; BATCH_SIZE]),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     /// The next datagrams of a socket.
-    async fn next(socket: &DatagramSocket, batch: &mut Batch) -> Vec<(Vec<u8>, Origin)> {
+    async fn next(socket: &DatagramSocket, batch: &mut DatagramBatch) -> Vec<(Vec<u8>, Origin)> {
         loop {
             socket.ready().await.unwrap();
             if socket.receive(batch).is_ok() {
@@ -200,7 +200,7 @@ mod tests {
         for client in &clients {
             client.send_to(b"x", address).unwrap();
         }
-        let mut batch = Batch::new();
+        let mut batch = DatagramBatch::new();
         let mut heard = HashSet::new();
         for socket in &sockets {
             let datagrams = next(socket, &mut batch).await;
@@ -217,7 +217,7 @@ mod tests {
         // Not the address that the kernel would choose.
         client.connect(("127.0.0.2", address.port())).unwrap();
         client.send(b"question").unwrap();
-        let datagrams = next(&sockets[0], &mut Batch::new()).await;
+        let datagrams = next(&sockets[0], &mut DatagramBatch::new()).await;
         let (bytes, origin) = &datagrams[0];
         assert_eq!(bytes, b"question");
         sockets[0].send(b"answer", *origin).unwrap();
@@ -235,7 +235,7 @@ mod tests {
             client.send_to(&vec![7; length], address).unwrap();
         }
         let mut seen = Vec::new();
-        let mut batch = Batch::new();
+        let mut batch = DatagramBatch::new();
         while seen.len() < lengths.len() - 1 {
             let datagrams = next(&sockets[0], &mut batch).await;
             seen.extend(datagrams.iter().map(|(bytes, _)| bytes.len()));

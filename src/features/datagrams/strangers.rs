@@ -12,7 +12,7 @@ use crate::base::clock::{Millis, Moment};
 use crate::base::gcra::Rate;
 use crate::features::datagrams::addresses::key_of;
 use crate::features::datagrams::recent::Recent;
-use crate::features::datagrams::wire::Request;
+use crate::features::datagrams::wire::DatagramRequest;
 use crate::session::socketless::datagram_state::AddressHash;
 
 /// The shortest time between two answers for one session, and between two to one address, in ms.
@@ -28,7 +28,7 @@ const ANSWERED_COPY: u32 = 10;
 
 /// The datagrams of a session that came from addresses that are not validated.
 #[derive(Debug, Clone, Copy)]
-struct Heard {
+struct HeardStranger {
     newest: u32,
     /// When the session may be answered again.
     answer_at: Moment,
@@ -37,7 +37,7 @@ struct Heard {
 /// The budgets of one socket.
 #[derive(Debug)]
 pub(crate) struct Strangers {
-    sessions: Recent<Heard>,
+    sessions: Recent<HeardStranger>,
     /// When an address may be answered again.
     addresses: Recent<Moment>,
     hashes: Rate,
@@ -70,7 +70,7 @@ impl Strangers {
     /// number that its session has taken in on this gateway.
     pub(crate) fn pay_for_answer(
         &mut self,
-        request: &Request<'_>,
+        request: &DatagramRequest<'_>,
         from: AddressHash,
         taken_in: Option<u32>,
         now: Moment,
@@ -83,7 +83,7 @@ impl Strangers {
         if is_new {
             let answer_at = heard.map_or(Moment::START, |heard| heard.answer_at);
             let session_pays = now >= answer_at;
-            let heard = Heard {
+            let heard = HeardStranger {
                 newest: number,
                 answer_at: if session_pays { now + APART } else { answer_at },
             };
@@ -123,7 +123,7 @@ mod tests {
         let counter = Counter { channel: 0, number };
         let session = SessionKey::from_bytes([7; 16]);
         let beat = wire::beat(&DatagramKey::new(&[7; 32]), &session, counter, true);
-        strangers.pay_for_answer(&Request::read(&beat).unwrap(), from, taken_in, now)
+        strangers.pay_for_answer(&DatagramRequest::read(&beat).unwrap(), from, taken_in, now)
     }
 
     #[test]

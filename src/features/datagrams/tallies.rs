@@ -3,7 +3,7 @@
 
 use prometheus_client::metrics::counter::Counter;
 
-use crate::base::metrics::{Metrics, Outcome};
+use crate::base::metrics::{Metrics, OutcomeLabel};
 
 /// What became of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Tallies {
     pub(crate) fn new(metrics: &Metrics) -> Self {
         Self(Fate::ALL.map(|fate| {
             let result = fate.label();
-            let counter = metrics.datagrams.get_or_create(&Outcome { result });
+            let counter = metrics.datagrams.get_or_create(&OutcomeLabel { result });
             counter.clone()
         }))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::auth::claims::Claims;
+use crate::auth::claims::TokenClaims;
 use crate::base::clock::Clock;
 use crate::base::ids::{LiveId, UserId};
 use crate::config::Config;
@@ -26,7 +26,7 @@ async fn datagrams_are_offered_where_a_hello_has_room_for_the_ticket() {
     for (follows, is_offered) in [(0, true), (60, true), (90, false)] {
         let identity = testing::viewer("u1");
         let streamer = |number| UserId::parse(&format!("s{number:07}")).unwrap();
-        let claims = Claims {
+        let claims = TokenClaims {
             user: identity.user.clone(),
             role: identity.role,
             counted: true,

@@ -99,7 +99,7 @@ impl Cookie {
 
 /// What a client wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish<'a> {
+pub enum DatagramWish<'a> {
     /// To be seen.
     Beat,
     /// To be gone.
@@ -116,7 +116,7 @@ pub enum Wish<'a> {
 /// A datagram of a client. Whoever reads it has yet to check that it [is
 /// authentic](Self::is_authentic).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request<'a> {
+pub struct DatagramRequest<'a> {
     /// Which session the client says it has.
     pub session: SessionKey,
     /// Tells a new datagram from a copy.
@@ -124,17 +124,17 @@ pub struct Request<'a> {
     /// Whether the client asks for an answer.
     pub wants_answer: bool,
     /// What the client wants.
-    pub wish: Wish<'a>,
+    pub wish: DatagramWish<'a>,
     bytes: &'a [u8],
 }
 
-impl<'a> Request<'a> {
+impl<'a> DatagramRequest<'a> {
     /// Reads a datagram of a client. `None` if it is something else.
     #[must_use]
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let wish = match *bytes.first()? {
-            BEAT if bytes.len() == SHORT => Wish::Beat,
-            LEAVE if bytes.len() == SHORT => Wish::Leave,
+            BEAT if bytes.len() == SHORT => DatagramWish::Beat,
+            LEAVE if bytes.len() == SHORT => DatagramWish::Leave,
             HELLO if (SHORT + COOKIE + 1..=LONGEST).contains(&bytes.len()) => hello(bytes)?,
             _ => return None,
         };
@@ -156,10 +156,10 @@ impl<'a> Request<'a> {
     }
 }
 
-fn hello(bytes: &[u8]) -> Option<Wish<'_>> {
+fn hello(bytes: &[u8]) -> Option<DatagramWish<'_>> {
     let after_cookie = HEAD + COOKIE;
     let ticket = &bytes[after_cookie..bytes.len() - MAC];
-    Some(Wish::Hello {
+    Some(DatagramWish::Hello {
         cookie: Cookie(bytes[HEAD..after_cookie].try_into().ok()?),
         ticket: std::str::from_utf8(ticket).ok()?,
     })
@@ -176,7 +176,7 @@ pub fn beat(
     short(BEAT, key, session, counter, wants_answer)
 }
 
-/// Writes a leave. Its answer says [`Status::Left`].
+/// Writes a leave. Its answer says [`DatagramStatus::Left`].
 #[must_use]
 pub fn leave(key: &DatagramKey, session: &SessionKey, counter: Counter) -> [u8; SHORT] {
     short(LEAVE, key, session, counter, true)
@@ -225,7 +225,7 @@ pub fn hello_to(
 /// What became of a session, as its client must know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Status {
+pub enum DatagramStatus {
     /// The viewer is in the live.
     Here = 0,
     /// As `Here`, but the gateway is about to stop: go on at another address.
@@ -243,7 +243,7 @@ pub enum Status {
     Over = 6,
 }
 
-impl Status {
+impl DatagramStatus {
     /// Every status.
     pub const ALL: [Self; 7] = [
         Self::Here,
@@ -258,11 +258,11 @@ impl Status {
 
 /// The answer to a beat, a leave or a hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ack {
+pub struct DatagramAck {
     /// Of the datagram that this answers.
     pub counter: Counter,
     /// What became of the session.
-    pub status: Status,
+    pub status: DatagramStatus,
     /// Whether the user follows the streamer; `None` if that is not known yet.
     pub fan: Option<bool>,
     /// The viewers of the live; 0 if the session is over.
@@ -276,7 +276,7 @@ pub struct Ack {
     pub beat_ms: u32,
 }
 
-impl Ack {
+impl DatagramAck {
     /// Writes the answer.
     #[must_use]
     pub fn seal(&self, key: &DatagramKey) -> [u8; SHORT] {
@@ -299,7 +299,7 @@ impl Ack {
 
     fn read(bytes: &[u8; SHORT]) -> Option<Self> {
         let flags = bytes[1];
-        let status = Status::ALL.get(usize::from(flags & STATUS))?;
+        let status = DatagramStatus::ALL.get(usize::from(flags & STATUS))?;
         let fan = if flags & FAN_KNOWN == 0 {
             None
         } else {
@@ -341,14 +341,14 @@ impl Challenge {
 
 /// A datagram of a gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum DatagramAnswer {
     /// The gateway has taken a datagram in.
-    Ack(Ack),
+    Ack(DatagramAck),
     /// The gateway does not know the address yet.
     Challenge(Challenge),
 }
 
-impl Answer {
+impl DatagramAnswer {
     /// Reads a datagram of a gateway. `None` if it is none, or not for the session of this key.
     #[must_use]
     pub fn read(bytes: &[u8], key: &DatagramKey) -> Option<Self> {
@@ -357,7 +357,7 @@ impl Answer {
             return None;
         }
         match bytes[0] {
-            ACK => Ack::read(bytes).map(Self::Ack),
+            ACK => DatagramAck::read(bytes).map(Self::Ack),
             CHALLENGE => Some(Self::Challenge(Challenge {
                 counter: counter_at(bytes, 2),
                 cookie: Cookie(bytes[10..26].try_into().ok()?),
@@ -405,8 +405,8 @@ mod tests {
         SessionKey::from_bytes(SESSION)
     }
 
-    fn ack(status: Status, fan: Option<bool>) -> Ack {
-        Ack {
+    fn ack(status: DatagramStatus, fan: Option<bool>) -> DatagramAck {
+        DatagramAck {
             counter: COUNTER,
             status,
             fan,
@@ -429,40 +429,43 @@ mod tests {
     #[test]
     fn what_a_client_wrote_is_read_alike() {
         let [beat, leave, hello] = requests();
-        let beat = Request::read(&beat).unwrap();
-        assert_eq!(beat.wish, Wish::Beat);
+        let beat = DatagramRequest::read(&beat).unwrap();
+        assert_eq!(beat.wish, DatagramWish::Beat);
         assert_eq!(beat.session, session());
         assert_eq!(beat.counter, COUNTER);
         assert!(beat.wants_answer);
-        assert_eq!(Request::read(&leave).unwrap().wish, Wish::Leave);
-        let hello = Request::read(&hello).unwrap();
+        assert_eq!(
+            DatagramRequest::read(&leave).unwrap().wish,
+            DatagramWish::Leave
+        );
+        let hello = DatagramRequest::read(&hello).unwrap();
         assert_eq!(
             hello.wish,
-            Wish::Hello {
+            DatagramWish::Hello {
                 cookie: Cookie([9; COOKIE]),
                 ticket: "ticket",
             }
         );
         assert!(hello.is_authentic(&key()));
         let quiet = super::beat(&key(), &session(), COUNTER, false);
-        assert!(!Request::read(&quiet).unwrap().wants_answer);
+        assert!(!DatagramRequest::read(&quiet).unwrap().wants_answer);
     }
 
     #[test]
     fn what_a_gateway_wrote_is_read_alike() {
-        for status in Status::ALL {
+        for status in DatagramStatus::ALL {
             for fan in [None, Some(false), Some(true)] {
                 let ack = ack(status, fan);
-                let read = Answer::read(&ack.seal(&key()), &key());
-                assert_eq!(read, Some(Answer::Ack(ack)));
+                let read = DatagramAnswer::read(&ack.seal(&key()), &key());
+                assert_eq!(read, Some(DatagramAnswer::Ack(ack)));
             }
         }
         let challenge = Challenge {
             counter: COUNTER,
             cookie: Cookie(*b"fedcba9876543210"),
         };
-        let read = Answer::read(&challenge.seal(&key()), &key());
-        assert_eq!(read, Some(Answer::Challenge(challenge)));
+        let read = DatagramAnswer::read(&challenge.seal(&key()), &key());
+        assert_eq!(read, Some(DatagramAnswer::Challenge(challenge)));
     }
 
     /// The document shows these bytes.
@@ -472,7 +475,7 @@ mod tests {
         let key: [u8; 32] = std::array::from_fn(|at| at as u8);
         let key = DatagramKey::new(&key);
         let beat = super::beat(&key, &session(), COUNTER, true);
-        let ack = ack(Status::Here, Some(true)).seal(&key);
+        let ack = ack(DatagramStatus::Here, Some(true)).seal(&key);
         let page = include_str!("../../../docs/datagrams.md");
         for datagram in [hex(&beat), hex(&ack)] {
             assert!(page.contains(&datagram), "the document lacks {datagram}");
@@ -485,16 +488,16 @@ mod tests {
             for at in 0..sent.len() {
                 let mut forged = sent.clone();
                 forged[at] ^= 1;
-                let taken =
-                    Request::read(&forged).is_some_and(|request| request.is_authentic(&key()));
+                let taken = DatagramRequest::read(&forged)
+                    .is_some_and(|request| request.is_authentic(&key()));
                 assert!(!taken, "byte {at} of {sent:?}");
             }
         }
-        let sent = ack(Status::Here, None).seal(&key());
+        let sent = ack(DatagramStatus::Here, None).seal(&key());
         for at in 0..sent.len() {
             let mut forged = sent;
             forged[at] ^= 1;
-            assert_eq!(Answer::read(&forged, &key()), None, "byte {at}");
+            assert_eq!(DatagramAnswer::read(&forged, &key()), None, "byte {at}");
         }
     }
 
@@ -502,40 +505,40 @@ mod tests {
     fn a_datagram_with_another_length_is_none() {
         for sent in requests() {
             for length in 0..sent.len() {
-                let cut = Request::read(&sent[..length]);
+                let cut = DatagramRequest::read(&sent[..length]);
                 let taken = cut.is_some_and(|request| request.is_authentic(&key()));
                 assert!(!taken, "{length} bytes of {sent:?}");
             }
             let padded = [sent.as_slice(), &[0; 1_500]].concat();
-            assert_eq!(Request::read(&padded), None);
+            assert_eq!(DatagramRequest::read(&padded), None);
         }
         let longest = "i".repeat(LONGEST_TICKET);
         let cookie = Cookie([0; COOKIE]);
         let fits = hello_to(&key(), &session(), COUNTER, cookie, &longest);
         assert_eq!(fits.len(), LONGEST);
-        assert!(Request::read(&fits).is_some());
+        assert!(DatagramRequest::read(&fits).is_some());
         let id = longest + "i";
         let too_long = hello_to(&key(), &session(), COUNTER, cookie, &id);
-        assert_eq!(Request::read(&too_long), None);
+        assert_eq!(DatagramRequest::read(&too_long), None);
     }
 
     #[test]
     fn a_datagram_that_is_sent_back_means_nothing() {
         for sent in requests() {
-            assert_eq!(Answer::read(&sent, &key()), None);
+            assert_eq!(DatagramAnswer::read(&sent, &key()), None);
         }
-        let ack = ack(Status::Here, None).seal(&key());
-        assert_eq!(Request::read(&ack), None);
+        let ack = ack(DatagramStatus::Here, None).seal(&key());
+        assert_eq!(DatagramRequest::read(&ack), None);
         let challenge = Challenge {
             counter: COUNTER,
             cookie: Cookie([0; COOKIE]),
         };
-        assert_eq!(Request::read(&challenge.seal(&key())), None);
+        assert_eq!(DatagramRequest::read(&challenge.seal(&key())), None);
     }
 
     #[test]
     fn an_answer_is_never_larger_than_what_it_answers() {
-        let answer = ack(Status::Here, None).seal(&key()).len();
+        let answer = ack(DatagramStatus::Here, None).seal(&key()).len();
         for sent in requests() {
             assert!(answer <= sent.len());
         }

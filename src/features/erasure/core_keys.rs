@@ -7,7 +7,7 @@ use super::scripts;
 use super::store::json_names;
 use crate::base::ids::{Epoch, LiveId};
 use crate::store::redis::args;
-use crate::store::redis::erasing::{Eraser, ErasesKeys, Erasing, Look, Suspect};
+use crate::store::redis::erasing::{ErasesKeys, Erasing, FamilyEraser, Look, Suspect};
 use crate::store::redis::events::entry;
 use crate::store::redis::keys::{
     ANSWER, AUDIT_TRAIL, DEAD_EVENTS, LAST_SEEN, RECORD, REPLAYS, SESSIONS, STAYS,
@@ -25,14 +25,14 @@ use crate::store::{
 /// Events of a stream that are read at once.
 const EVENTS: usize = 250;
 
-pub(crate) static ERASERS: &[Eraser] = &[
-    (&RECORD, &Records),
+pub(crate) static ERASERS: &[FamilyEraser] = &[
+    (&RECORD, &OfRecords),
     (&STAYS, &StaysOfUsers),
     (&LAST_SEEN, &LastSeenTimes),
     (&ANSWER, &KeptAnswers),
-    (&AUDIT_TRAIL, &Streams(PersonalData::AuditEntries)),
-    (&DEAD_EVENTS, &Streams(PersonalData::WebhookEvents)),
-    (&REPLAYS, &Streams(PersonalData::WebhookEvents)),
+    (&AUDIT_TRAIL, &OfStreams(PersonalData::AuditEntries)),
+    (&DEAD_EVENTS, &OfStreams(PersonalData::WebhookEvents)),
+    (&REPLAYS, &OfStreams(PersonalData::WebhookEvents)),
 ];
 
 struct StaysOfUsers;
@@ -88,7 +88,7 @@ impl ErasesKeys for KeptAnswers {
 }
 
 /// Streams of events, which the report tells of as this.
-struct Streams(PersonalData);
+struct OfStreams(PersonalData);
 
 /// Reads a page of a stream.
 fn page(stream: &str, from: &str) -> Command {
@@ -96,7 +96,7 @@ fn page(stream: &str, from: &str) -> Command {
 }
 
 #[async_trait]
-impl ErasesKeys for Streams {
+impl ErasesKeys for OfStreams {
     fn look(&self, key: &Suspect, _: &Erasing<'_>) -> Option<Look> {
         Some(Look::Read(page(&key.key, "-")))
     }
@@ -129,10 +129,10 @@ impl ErasesKeys for Streams {
 
 /// The record of a live of the user goes with all that lies beside it, once the live is closed. A
 /// record that nobody can read goes at once.
-struct Records;
+struct OfRecords;
 
 #[async_trait]
-impl ErasesKeys for Records {
+impl ErasesKeys for OfRecords {
     fn look(&self, key: &Suspect, _: &Erasing<'_>) -> Option<Look> {
         Some(Look::Read(("HGET", args![key.key, "streamer_id"])))
     }

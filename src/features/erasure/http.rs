@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use crate::auth::permissions::Action;
 use crate::base::ids::{ErasureId, UserId};
-use crate::edge::http::problem::{Kind, Problem, refusals};
+use crate::edge::http::problem::{Problem, ProblemKind, refusals};
 use crate::edge::http::requests::{InPath, run_to_completion};
 use crate::edge::http::state::AppState;
 use crate::features::erasure::eraser::{EraseError, Eraser};
@@ -94,7 +94,7 @@ pub(crate) async fn erase(
             Ok(id) => Ok(id),
             Err(EraseError::Store(why)) => Err(why.into()),
             Err(why @ EraseError::TooMany) => {
-                let problem = Problem::new(Kind::TooManyErasures, why.to_string());
+                let problem = Problem::new(ProblemKind::TooManyErasures, why.to_string());
                 Err(problem.retry_after(TOO_MANY_RETRY))
             }
         }
@@ -123,7 +123,7 @@ pub(crate) async fn show(
 
 fn not_found() -> Problem {
     Problem::new(
-        Kind::ErasureNotFound,
+        ProblemKind::ErasureNotFound,
         "there was no such erasure, or it ended more than 30 days ago",
     )
 }

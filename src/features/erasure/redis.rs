@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use fred::types::Value;
 
 use crate::base::ids::UserId;
-use crate::store::redis::erasing::{AllErasers, Eraser, ErasesKeys, Erasing, Look, Suspect};
+use crate::store::redis::erasing::{AllErasers, ErasesKeys, Erasing, FamilyEraser, Look, Suspect};
 use crate::store::redis::family::{AllFamilies, Family, KeyType, Names, Own};
 use crate::store::redis::keys::Keys;
 use crate::store::redis::node::{Node, Share};
@@ -287,7 +287,7 @@ impl Erasing<'_> {
     }
 
     /// How to deal with a key; `None` if it cannot name the user.
-    fn candidate(&self, erasers: &[Eraser], key: Suspect) -> Option<Candidate> {
+    fn candidate(&self, erasers: &[FamilyEraser], key: Suspect) -> Option<Candidate> {
         let mut of_key: Vec<&'static dyn ErasesKeys> = vec![&Declared];
         for (family, eraser) in erasers {
             if *family == key.family {

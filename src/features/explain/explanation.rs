@@ -20,7 +20,7 @@ pub(super) struct Explanation {
     pub listed: bool,
     /// All slices, or only the slice of the user. Empty if the live is closed.
     pub slices: Vec<SliceStatus>,
-    pub user: Option<UserStatus>,
+    pub user: Option<ExplainedUser>,
     /// The explanation, in sentences.
     pub because: Vec<String>,
 }
@@ -55,7 +55,7 @@ pub(super) struct EntryStatus {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct UserStatus {
+pub(super) struct ExplainedUser {
     pub user_id: UserId,
     /// Whether the user is among all viewers of the slice.
     pub viewer: bool,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 
-use self::explanation::{EntryStatus, Explanation, GatewayAnswer, SliceStatus, UserStatus};
+use self::explanation::{EntryStatus, ExplainedUser, Explanation, GatewayAnswer, SliceStatus};
 use self::sentences::{about, fan_check, known, time, verdict};
 use crate::base::exit;
 use crate::base::ids::{GatewayId, Group, SliceId, UserId};
@@ -98,7 +98,7 @@ async fn explain(
 
 /// What one gateway claims in a slice.
 #[derive(Debug, Default)]
-struct Held {
+struct GatewayClaims {
     members: u64,
     fans: u64,
     has_user_as_fan: bool,
@@ -147,8 +147,11 @@ impl Explainer<'_> {
     }
 
     /// What each gateway claims in a slice.
-    async fn held_by_gateway(&self, slice: &SliceId) -> StoreResult<HashMap<GatewayId, Held>> {
-        let mut held: HashMap<GatewayId, Held> = HashMap::new();
+    async fn held_by_gateway(
+        &self,
+        slice: &SliceId,
+    ) -> StoreResult<HashMap<GatewayId, GatewayClaims>> {
+        let mut held: HashMap<GatewayId, GatewayClaims> = HashMap::new();
         let mut cursor = Some(0);
         while let Some(from) = cursor {
             let page = self.store.claims_page(slice, from).await?;
@@ -173,7 +176,7 @@ impl Explainer<'_> {
         record: &LiveRecord,
         user: &UserId,
         explanation: &mut Explanation,
-    ) -> StoreResult<UserStatus> {
+    ) -> StoreResult<ExplainedUser> {
         let because = &mut explanation.because;
         let streamer = &record.streamer;
         let mut viewer = false;
@@ -236,7 +239,7 @@ impl Explainer<'_> {
             Ok(answers) => answers.first().copied().flatten(),
             Err(_) => None,
         };
-        Ok(UserStatus {
+        Ok(ExplainedUser {
             user_id: user.clone(),
             viewer,
             counted,

@@ -18,8 +18,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
 
-use self::breaker::{Breaker, Permit, State};
-use self::waiting::{Batch, Waiting, WaitingSlice};
+use self::breaker::{Breaker, BreakerState, Permit};
+use self::waiting::{FanBatch, WaitingSlice, WaitingViewers};
 use crate::base::backoff::Backoff;
 use crate::base::clock::{Moment, millis};
 use crate::base::ids::UserId;
@@ -41,23 +41,23 @@ pub struct FanAsker {
 }
 
 /// A call that has ended.
-struct Asked {
-    batch: Batch,
+struct EndedCall {
+    batch: FanBatch,
     answers: Result<FanAnswers, FanError>,
 }
 
 /// What the loop remembers.
 #[derive(Default)]
-struct Work {
-    waiting: Waiting,
+struct AskerWork {
+    waiting: WaitingViewers,
     retries: DelayQueue<WaitingSlice>,
     breaker: Breaker,
 }
 
 impl FanAsker {
     pub async fn run(self, stop: CancellationToken) {
-        let mut work = Work::default();
-        let mut calls: JoinSet<Asked> = JoinSet::new();
+        let mut work = AskerWork::default();
+        let mut calls: JoinSet<EndedCall> = JoinSet::new();
         let mut woken = false;
         let mut next_round = Moment::START;
         loop {
@@ -88,7 +88,7 @@ impl FanAsker {
     }
 
     /// Starts as many calls as may go. The time at which the next one may, if the breaker knows it.
-    fn start_calls(&self, work: &mut Work, calls: &mut JoinSet<Asked>) -> Option<Moment> {
+    fn start_calls(&self, work: &mut AskerWork, calls: &mut JoinSet<EndedCall>) -> Option<Moment> {
         while calls.len() < self.calls && !work.waiting.is_empty() {
             let now = self.core.clock.now();
             match work.breaker.ask(now) {
@@ -115,13 +115,13 @@ impl FanAsker {
                     Err(why) => why.label(),
                 };
                 Metrics::count_result(&metrics.fan_source_calls, result);
-                Asked { batch, answers }
+                EndedCall { batch, answers }
             });
         }
         None
     }
 
-    fn take_in(&self, work: &mut Work, Asked { batch, answers }: Asked) {
+    fn take_in(&self, work: &mut AskerWork, EndedCall { batch, answers }: EndedCall) {
         work.waiting.ended(&batch);
         let before = work.breaker.state();
         match answers {
@@ -131,7 +131,7 @@ impl FanAsker {
             }
             Err(why) => {
                 work.breaker.failed(self.core.clock.now(), rand::random());
-                if before == State::Closed && work.breaker.state() != State::Closed {
+                if before == BreakerState::Closed && work.breaker.state() != BreakerState::Closed {
                     tracing::warn!(
                         error = %why,
                         "the fan source does not answer; who is a known fan stays one"
@@ -145,13 +145,13 @@ impl FanAsker {
                 self.ask_again(work, batch);
             }
         }
-        if before != State::Closed && work.breaker.state() == State::Closed {
+        if before != BreakerState::Closed && work.breaker.state() == BreakerState::Closed {
             tracing::info!("the fan source is back");
         }
         self.show(&work.breaker);
     }
 
-    fn tell_rooms(&self, batch: &Batch, answers: &FanAnswers) {
+    fn tell_rooms(&self, batch: &FanBatch, answers: &FanAnswers) {
         let now = self.core.clock.now();
         self.core
             .metrics
@@ -172,7 +172,7 @@ impl FanAsker {
     }
 
     /// Has the users of a failed call asked about again after a while.
-    fn ask_again(&self, work: &mut Work, batch: Batch) {
+    fn ask_again(&self, work: &mut AskerWork, batch: FanBatch) {
         for (WaitingSlice { slice, tries }, users) in batch.parts {
             slice.return_unchecked(&users);
             // A slice that is queued already takes them along.
@@ -187,9 +187,9 @@ impl FanAsker {
 
     fn show(&self, breaker: &Breaker) {
         self.core.metrics.fan_breaker.set(match breaker.state() {
-            State::Closed => 0,
-            State::HalfOpen => 1,
-            State::Open(_) => 2,
+            BreakerState::Closed => 0,
+            BreakerState::HalfOpen => 1,
+            BreakerState::Open(_) => 2,
         });
     }
 }

@@ -25,13 +25,13 @@ use crate::store::fans::lookup::{FanAnswers, FanError, FanLookup, FanSetupError,
 const LONGEST: usize = 256 * 1024;
 
 #[derive(Serialize)]
-struct Question<'a> {
+struct FanSourceQuestion<'a> {
     streamer_id: &'a str,
     user_ids: Vec<&'a str>,
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct FanSourceAnswer {
     fans: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ impl HttpFans {
         Ok(fans)
     }
 
-    async fn fetch(&self, question: &Question<'_>) -> Result<Vec<u8>, FanError> {
+    async fn fetch(&self, question: &FanSourceQuestion<'_>) -> Result<Vec<u8>, FanError> {
         let mut request = self.client.post(self.url.clone()).json(question);
         if let Some(authorization) = self.authorization.load_full() {
             request = request.header(AUTHORIZATION, (*authorization).clone());
@@ -107,13 +107,13 @@ impl HttpFans {
 impl FanLookup for HttpFans {
     async fn ask(&self, streamer: &UserId, users: &[UserId]) -> Result<FanAnswers, FanError> {
         let user_ids = users.iter().map(UserId::as_str).collect();
-        let question = Question {
+        let question = FanSourceQuestion {
             streamer_id: streamer.as_str(),
             user_ids,
         };
         let fetched = tokio::time::timeout(self.timeout, self.fetch(&question)).await;
         let body = fetched.unwrap_or(Err(FanError::Timeout))?;
-        let answer: Answer = serde_json::from_slice(&body)
+        let answer: FanSourceAnswer = serde_json::from_slice(&body)
             .map_err(|why| FanError::Nonsense(json_error::without_values(&why)))?;
         Ok(answers(
             users,

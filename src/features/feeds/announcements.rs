@@ -17,12 +17,12 @@ use tokio::sync::Notify;
 use crate::base::clock::Clock;
 use crate::base::ids::{PostId, UserId};
 use crate::features::feeds::store::FeedStore;
-use crate::features::feeds::store::fanout_jobs::{FanoutTask, Job};
+use crate::features::feeds::store::fanout_jobs::{FanoutJob, FanoutTask};
 use crate::features::feeds::store::feeds::{
-    Content, MIN_TIMELINE, ShownStatus, StatusPage, StatusState, View, forget_author, merge_author,
-    refill, states_of, status_page, take_back, withdraw, withdraw_live,
+    MIN_TIMELINE, ShownStatus, StatusContent, StatusPage, StatusState, View, forget_author,
+    merge_author, refill, states_of, status_page, take_back, withdraw, withdraw_live,
 };
-use crate::features::feeds::store::statuses::{Entry, Post, StatusId};
+use crate::features::feeds::store::statuses::{Post, StatusId, TimelineEntry};
 use crate::features::feeds::store::timelines::{MAX_TIMELINE, Timeline};
 use crate::store::{LiveRecord, StoreResult};
 use crate::sync::features::{Feature, HowOpened};
@@ -73,9 +73,9 @@ impl Feeds {
     }
 
     /// Notes a job; the worker here is told once the change is made that the job tells of.
-    async fn note(&self, task: FanoutTask, entry: &Entry) -> StoreResult<()> {
+    async fn note(&self, task: FanoutTask, entry: &TimelineEntry) -> StoreResult<()> {
         self.store
-            .enqueue_fanout(&Job {
+            .enqueue_fanout(&FanoutJob {
                 task,
                 entry: entry.clone(),
             })
@@ -94,7 +94,7 @@ impl Feeds {
     }
 
     async fn announce(&self, record: &LiveRecord, followers: Option<u64>) -> StoreResult<()> {
-        let entry = Entry::of_live(record);
+        let entry = TimelineEntry::of_live(record);
         let on_air = Timeline::OnAir(record.streamer.clone());
         if record.terms.invisible {
             return self.withdraw_ended(&on_air).await;
@@ -169,7 +169,7 @@ impl Feeds {
         for record in &open {
             places.push((
                 Timeline::OnAir(record.streamer.clone()),
-                Entry::of_live(record).id,
+                TimelineEntry::of_live(record).id,
             ));
         }
         let listed = self.store.are_on_timelines(&places).await;
@@ -203,7 +203,7 @@ impl Feeds {
             return Ok(Some(there));
         }
         let at = self.clock.unix();
-        let mut entry = Entry { at, id };
+        let mut entry = TimelineEntry { at, id };
         self.note(FanoutTask::Add, &entry).await?;
         let post = Post { at, text, data };
         // The same request may be under way on another gateway. The first one tells the time.
@@ -212,7 +212,7 @@ impl Feeds {
         self.look_for_jobs();
         Ok(Some(ShownStatus {
             entry,
-            content: Content::Post(post),
+            content: StatusContent::Post(post),
         }))
     }
 
@@ -227,17 +227,17 @@ impl Feeds {
             .pop()
             .unwrap_or(Ok(StatusState::Unknown))?
         {
-            StatusState::Stands(Content::Post(post)) => {
-                let entry = Entry {
+            StatusState::Stands(StatusContent::Post(post)) => {
+                let entry = TimelineEntry {
                     at: post.at,
                     id: status.clone(),
                 };
                 Ok(Some(ShownStatus {
                     entry,
-                    content: Content::Post(post),
+                    content: StatusContent::Post(post),
                 }))
             }
-            StatusState::Stands(content @ Content::Live { .. }) => {
+            StatusState::Stands(content @ StatusContent::Live { .. }) => {
                 let Some((live, _)) = status.live() else {
                     return Ok(None);
                 };
@@ -246,7 +246,7 @@ impl Feeds {
                     .await?
                     .filter(|record| !record.terms.invisible);
                 let entry = record
-                    .map(|record| Entry::of_live(&record))
+                    .map(|record| TimelineEntry::of_live(&record))
                     .filter(|entry| entry.id == *status);
                 Ok(entry.map(|entry| ShownStatus { entry, content }))
             }
@@ -270,7 +270,7 @@ impl Feeds {
             Some(post) => {
                 self.note(
                     FanoutTask::Remove,
-                    &Entry {
+                    &TimelineEntry {
                         at: post.at,
                         id: status.clone(),
                     },
@@ -291,7 +291,7 @@ impl Feeds {
     pub async fn page(
         &self,
         view: View<'_>,
-        after: Option<&Entry>,
+        after: Option<&TimelineEntry>,
         limit: usize,
     ) -> StoreResult<StatusPage> {
         let store = self.store.as_ref();

@@ -20,7 +20,7 @@ use crate::base::ids::GatewayId;
 use crate::features::feeds::announcements::Feeds;
 use crate::features::feeds::store::FeedStore;
 use crate::features::feeds::store::fanout_jobs::{FanoutTask, TakenJob};
-use crate::features::feeds::store::feeds::{Content, StatusState, states_of};
+use crate::features::feeds::store::feeds::{StatusContent, StatusState, states_of};
 use crate::features::feeds::store::timelines::Timeline;
 use crate::peers::core::Core;
 use crate::store::{Edge, StoreResult};
@@ -68,7 +68,7 @@ struct Active {
 }
 
 /// What comes after a pass.
-enum Next {
+enum AfterPass {
     Again,
     Wait(Duration),
     /// All is done, or there is nothing to do.
@@ -113,10 +113,10 @@ impl Fanout {
                 next = self.pass(&worker, &mut job) => next,
             };
             let wait = match next {
-                Ok(Next::Again) => Duration::ZERO,
-                Ok(Next::Wait(wait)) => wait,
-                Ok(Next::Lost) => continue,
-                Ok(Next::Done) => match self.store.finish_fanout(&worker, &job.taken).await {
+                Ok(AfterPass::Again) => Duration::ZERO,
+                Ok(AfterPass::Wait(wait)) => wait,
+                Ok(AfterPass::Lost) => continue,
+                Ok(AfterPass::Done) => match self.store.finish_fanout(&worker, &job.taken).await {
                     Ok(()) => continue,
                     Err(_) => NO_WRITE_AFTER,
                 },
@@ -166,13 +166,13 @@ impl Fanout {
     }
 
     /// Does a job for the next followers.
-    async fn pass(&self, worker: &GatewayId, active: &mut Active) -> StoreResult<Next> {
+    async fn pass(&self, worker: &GatewayId, active: &mut Active) -> StoreResult<AfterPass> {
         // The writes of this pass are refused 5 s after this moment. The job is kept later, so the
         // writes of a worker that is stopped anywhere below are refused before another takes the
         // job over.
         let looked = Instant::now();
         if !self.store.keep_fanout(worker, &active.taken).await? {
-            return Ok(Next::Lost);
+            return Ok(AfterPass::Lost);
         }
         let mut job = active.taken.job.clone();
         let state = states_of(self.store.as_ref(), std::slice::from_ref(&job.entry.id))
@@ -181,7 +181,7 @@ impl Fanout {
         let state = state.unwrap_or(Ok(StatusState::Unknown))?;
         let is_first = active.taken.done_to.is_none() && !active.is_due;
         let is_early = is_first && active.since.elapsed() < PATIENCE;
-        if let StatusState::Stands(Content::Post(post)) = &state {
+        if let StatusState::Stands(StatusContent::Post(post)) = &state {
             // Another gateway may have made the same announcement a moment before.
             job.entry.at = post.at;
         }
@@ -191,21 +191,21 @@ impl Fanout {
             | (FanoutTask::Remove, StatusState::Stands(_))
                 if is_early =>
             {
-                return Ok(Next::Wait(LOOK_AGAIN));
+                return Ok(AfterPass::Wait(LOOK_AGAIN));
             }
             (FanoutTask::Add, _) | (FanoutTask::Remove, StatusState::Stands(_)) => {
-                return Ok(Next::Done);
+                return Ok(AfterPass::Done);
             }
             (FanoutTask::Remove, _) => {
                 let fell = *active.fell.get_or_insert_with(Instant::now);
                 let may_come_back = fell.elapsed() < NO_WRITE_AFTER;
                 if is_first && may_come_back && self.store.is_being_added(&job.entry.id).await? {
-                    return Ok(Next::Wait(LOOK_AGAIN));
+                    return Ok(AfterPass::Wait(LOOK_AGAIN));
                 }
             }
         }
         if is_first && self.is_pulled(active).await? {
-            return Ok(Next::Done);
+            return Ok(AfterPass::Done);
         }
         active.is_due = true;
         let author = job.entry.id.author();
@@ -232,13 +232,13 @@ impl Fanout {
             }
         }
         if followers.next().is_none() && page.len() < PASS {
-            return Ok(Next::Done);
+            return Ok(AfterPass::Done);
         }
         // The job's next turn may come late. A worker that takes it over goes on from here.
         Ok(if self.store.keep_fanout(worker, &active.taken).await? {
-            Next::Again
+            AfterPass::Again
         } else {
-            Next::Lost
+            AfterPass::Lost
         })
     }
 

@@ -5,7 +5,7 @@ use crate::features::feeds::scripts;
 use crate::features::feeds::store::timelines::Timeline;
 use crate::store::PersonalData;
 use crate::store::redis::args;
-use crate::store::redis::erasing::{Eraser, ErasesKeys, Erasing, Look, Suspect};
+use crate::store::redis::erasing::{ErasesKeys, Erasing, FamilyEraser, Look, Suspect};
 use crate::store::redis::family::{
     Family,
     KeyType::{Hash, Stream, Zset},
@@ -55,7 +55,7 @@ families! {
     PULLED, fn pulled() = Family::new(Zset, "rollcall:pulled").names(Names::Members(None));
 }
 
-pub(crate) static ERASERS: &[Eraser] = &[(&HOME, &Timelines), (&FEED, &Timelines)];
+pub(crate) static ERASERS: &[FamilyEraser] = &[(&HOME, &Timelines), (&FEED, &Timelines)];
 
 impl Keys {
     /// The key of a timeline.

@@ -20,7 +20,9 @@ use crate::base::clock::{AtomicMoment, Millis, Moment};
 use crate::base::ids::{GatewayId, LiveId, UserId};
 use crate::peers::core::Core;
 use crate::presence::Room;
-use crate::presence::friends_here::{Asker, FollowsRead, Pace, Reading, Recent, Sighting, Work};
+use crate::presence::friends_here::{
+    Asker, FollowsRead, FollowsReading, KnownFollows, Sighting, Work, WorkPace,
+};
 use crate::presence::gateways::Roster;
 use crate::presence::user_budgets::UserBudgets;
 use crate::store::LiveEpoch;
@@ -134,12 +136,12 @@ impl FriendsTask {
         }
     }
 
-    fn pace(&self, now: Moment) -> Pace {
+    fn pace(&self, now: Moment) -> WorkPace {
         let from = self.doubts_from.load();
         if now < from {
-            Pace::From(from)
+            WorkPace::From(from)
         } else {
-            Pace::Free
+            WorkPace::Free
         }
     }
 
@@ -190,12 +192,12 @@ impl FriendsTask {
             return Ok(());
         }
         let (read, from_store) = match self.core.rooms.recent_follows.get(user, now) {
-            Recent::Read(read) => (read, 0),
-            Recent::UnderWay => {
+            KnownFollows::Read(read) => (read, 0),
+            KnownFollows::UnderWay => {
                 room.friends.load_at(asker, now + UNTIL_READ);
                 return Ok(());
             }
-            Recent::Unknown(reading) => {
+            KnownFollows::Unknown(reading) => {
                 let read = self.read_follows(user, &reading).await?;
                 let count = read.users.len().max(1);
                 (read, count)
@@ -206,7 +208,11 @@ impl FriendsTask {
         Ok(())
     }
 
-    async fn read_follows(&self, user: &UserId, reading: &Reading) -> StoreResult<FollowsRead> {
+    async fn read_follows(
+        &self,
+        user: &UserId,
+        reading: &FollowsReading,
+    ) -> StoreResult<FollowsRead> {
         let recent = &self.core.rooms.recent_follows;
         let (users, partial) = match followed(self.core.store_for_clients.as_ref(), user).await {
             Ok(read) => read,

@@ -13,10 +13,10 @@ use utoipa::{IntoParams, ToSchema};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::edge::http::authorization::OwnLive;
-use crate::edge::http::bounded::{Step, Whole};
+use crate::edge::http::bounded::{HistoryStep, Whole};
 use crate::edge::http::fans::load;
 use crate::edge::http::paging::{Listing, Page, Paging, ask_for, paging_query};
-use crate::edge::http::problem::{Kind, Problem, refusals};
+use crate::edge::http::problem::{Problem, ProblemKind, refusals};
 use crate::edge::http::requests::{InPath, InQuery};
 use crate::edge::http::state::AppState;
 use crate::features::history::store::HistoryStore;
@@ -95,7 +95,7 @@ pub(crate) struct HistoryQuery {
     to: Option<Whole>,
     /// At most one point in so many seconds, the last: a multiple of 10.
     #[param(inline)]
-    step: Option<Step>,
+    step: Option<HistoryStep>,
     /// Which opening of the live; the latest if this is left out.
     #[param(inline)]
     epoch: Option<Whole>,
@@ -138,7 +138,7 @@ pub(crate) async fn show(
     if !is_latest && own.is_some() && past.is_none() {
         let detail =
             "that opening of the live belonged to another streamer, or is not kept any more";
-        return Err(Problem::new(Kind::Forbidden, detail));
+        return Err(Problem::new(ProblemKind::Forbidden, detail));
     }
     // The store's clock sets the times of the points. It may differ from this gateway's clock, so
     // the store gets no bounds that the query does not have.
@@ -162,7 +162,7 @@ pub(crate) async fn show(
     let to = query.to.map_or(until, |to| to.0);
     if points.is_empty() && !is_latest {
         return Err(Problem::new(
-            Kind::EpochNotFound,
+            ProblemKind::EpochNotFound,
             format!("no history of {of} is kept for that time"),
         ));
     }

@@ -14,7 +14,7 @@ use crate::features::history::store::{History, MAX_PAST_LIVES, PastLive};
 use crate::store::LiveEpoch;
 use crate::store::Summary;
 use crate::store::redis::lives::read_figures;
-use crate::store::redis::paging::Order;
+use crate::store::redis::paging::PageOrder;
 use crate::store::redis::reply::{Reply, nonsense};
 use crate::store::redis::{RedisCalls, args};
 use crate::store::{Arrived, EntryId, Figures, MAX_BATCH, StoreResult};
@@ -154,7 +154,9 @@ impl History for RedisCalls {
         let after = after.map(|last| (last.of.to_string(), last.closed_at));
         let [list, summaries] = self.keys().past_lives(streamer);
         let lives = self
-            .page(&list, Order::Down, after, limit, |(member, _)| Some(member))
+            .page(&list, PageOrder::Down, after, limit, |(member, _)| {
+                Some(member)
+            })
             .await?;
         if lives.is_empty() {
             return Ok(Vec::new());

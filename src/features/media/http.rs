@@ -24,7 +24,7 @@ use crate::base::media_server::MediaServerName;
 use crate::config::Mapping;
 use crate::edge::client_address::ClientAddress;
 use crate::edge::http::bill;
-use crate::edge::http::problem::{Kind, Problem, refusals};
+use crate::edge::http::problem::{Problem, ProblemKind, refusals};
 use crate::edge::http::requests::{InPath, InQuery, MAX_BODY, body};
 use crate::edge::http::routes::{Routes, with_body};
 use crate::edge::http::state::AppState;
@@ -95,7 +95,7 @@ pub(crate) async fn callback(
 ) -> Result<Response, Problem> {
     let Some(server) = state.of::<Arc<MediaServers>>().find(&name) else {
         let detail = "the settings have no media server of this name";
-        return Err(Problem::new(Kind::MediaServerNotFound, detail));
+        return Err(Problem::new(ProblemKind::MediaServerNotFound, detail));
     };
     let kind = server.settings.kind.as_str();
     if let Some(Extension(client)) = client
@@ -103,11 +103,11 @@ pub(crate) async fn callback(
     {
         state.core.metrics.media_callback(kind, "forged");
         let detail = "this media server does not call from your address";
-        return Err(Problem::new(Kind::Unauthorized, detail));
+        return Err(Problem::new(ProblemKind::Unauthorized, detail));
     }
     let forged = |why: Forged| {
         state.core.metrics.media_callback(kind, "forged");
-        Problem::new(Kind::Unauthorized, why.to_string())
+        Problem::new(ProblemKind::Unauthorized, why.to_string())
     };
     let headers = request.headers().clone();
     let secret = query.secret.as_deref();
@@ -143,7 +143,7 @@ pub(crate) async fn callback(
         Err(why) => {
             state.core.metrics.media_callback(kind, "unreadable");
             tracing::info!(server = %name, %why, "a callback of a media server was not understood");
-            return Err(Problem::new(Kind::BadMessage, why.to_string()));
+            return Err(Problem::new(ProblemKind::BadMessage, why.to_string()));
         }
     };
     answer_in_time(state, server, event).await
@@ -233,7 +233,7 @@ fn answer_to(
                 return Ok(yes(mapping));
             }
             let detail = "the gateway cannot tell who may publish; try again";
-            Err(Problem::new(Kind::StoreUnavailable, detail))
+            Err(Problem::new(ProblemKind::StoreUnavailable, detail))
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::base::clock::unix_now;
 use crate::base::ids::LiveId;
 use crate::base::media_event::{MediaEvent, StreamNews};
 use crate::base::media_server::{MediaKind, MediaServerName};
-use crate::features::media::keeper::{Ending, LiveOf, StreamKeeper, TakenIn};
+use crate::features::media::keeper::{EndedStream, LiveOf, StreamKeeper, TakenIn};
 use crate::features::media::publisher::{Gatekeeper, Undecided};
 use crate::features::media::servers::KnownServer;
 use crate::features::media::store::Heard;
@@ -154,8 +154,8 @@ impl Intake<'_> {
         }
     }
 
-    fn ending(&self, live: LiveOf, event: &MediaEvent, news: StreamNews) -> Ending {
-        Ending {
+    fn ending(&self, live: LiveOf, event: &MediaEvent, news: StreamNews) -> EndedStream {
+        EndedStream {
             live,
             heard: self.heard(event, news),
             heard_at: unix_now(),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::base::media_event::{MediaEvent, StreamNews, StreamSession};
 use crate::features::media::fields::{Unreadable, event, named, read_credential, read_query};
 
-type Read = Result<Option<MediaEvent>, Unreadable>;
+type ParsedEvent = Result<Option<MediaEvent>, Unreadable>;
 
 pub(crate) fn object(body: &[u8]) -> Result<Value, Unreadable> {
     match serde_json::from_slice(body) {
@@ -58,7 +58,7 @@ fn unique(field: &'static str, id: Option<&str>) -> Result<StreamSession, Unread
 /// address and the `createtime` name the session.
 ///
 /// A second publisher of a stream is let in, and ends as a player does: `donePlay`.
-pub(crate) fn node_media_server(body: &[u8]) -> Read {
+pub(crate) fn node_media_server(body: &[u8]) -> ParsedEvent {
     let body = object(body)?;
     let news = match text(&body, "/action") {
         Some("prePublish") => StreamNews::Request,
@@ -89,7 +89,7 @@ pub(crate) fn node_media_server(body: &[u8]) -> Read {
 
 /// The server names no session, but the address and port of a connection tell it from the one
 /// before. The end of WHIP has the port of another connection, the one that asked for the end.
-pub(crate) fn oven_media_engine(body: &[u8]) -> Read {
+pub(crate) fn oven_media_engine(body: &[u8]) -> ParsedEvent {
     let body = object(body)?;
     if text(&body, "/request/direction") != Some("incoming") {
         return Ok(None);
@@ -131,7 +131,7 @@ fn url(text: Option<&str>) -> Result<Url, Unreadable> {
 }
 
 /// Who publishes a track publishes the stream. A room alone says nothing: viewers start rooms too.
-pub(crate) fn livekit(body: &[u8]) -> Read {
+pub(crate) fn livekit(body: &[u8]) -> ParsedEvent {
     let body = object(body)?;
     let read = match text(&body, "/event") {
         Some("track_published") => livekit_participant(&body, StreamNews::Publish),

@@ -16,14 +16,14 @@ use crate::features::media::store::OpenEpoch;
 use crate::peers::core::Core;
 use std::sync::Arc;
 
-pub use self::ending::{Ending, LiveOf};
+pub use self::ending::{EndedStream, LiveOf};
 use self::unheard::Unheard;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId, StreamId};
 use crate::base::media_event::StreamNews;
 use crate::features::media::store::{
-    ENDED_STREAMS_TTL, Heard, HoldingSession, KnownStreams, Publisher, Step, Streams, StreamsReply,
-    WriteStreams,
+    ENDED_STREAMS_TTL, Heard, HoldingSession, KnownStreams, Step, StreamPublisher, Streams,
+    StreamsReply, WriteStreams,
 };
 use crate::features::media::watched_streams::WatchedStreams;
 use crate::store::{CloseReason, LiveRecord, OpenedBy, StoreError, StoreResult, Terms};
@@ -77,7 +77,7 @@ impl TakenIn {
 }
 
 /// What a gateway read before it decided.
-struct Read {
+struct ReadStreams {
     known: KnownStreams,
     record: Option<LiveRecord>,
 }
@@ -111,7 +111,7 @@ impl StreamKeeper {
     ///
     /// # Errors
     /// The store failed, and too many ends are kept.
-    pub async fn hear_end(&self, ending: Ending) -> Result<TakenIn, LiveError> {
+    pub async fn hear_end(&self, ending: EndedStream) -> Result<TakenIn, LiveError> {
         match self.try_hear_end(&ending).await {
             Err(LiveError::Store(_)) if self.unheard.keep(ending) => Ok(TakenIn::Kept),
             taken_in => taken_in,
@@ -119,13 +119,13 @@ impl StreamKeeper {
     }
 
     /// Takes in the end of a session in a moment.
-    pub fn hear_end_later(&self, ending: Ending) {
+    pub fn hear_end_later(&self, ending: EndedStream) {
         if !self.unheard.keep(ending) {
             tracing::warn!("too many ends of streams wait for the store; one is lost");
         }
     }
 
-    async fn try_hear_end(&self, ending: &Ending) -> Result<TakenIn, LiveError> {
+    async fn try_hear_end(&self, ending: &EndedStream) -> Result<TakenIn, LiveError> {
         let heard = &ending.heard;
         let live = match &ending.live {
             LiveOf::Id(live) => live.clone(),
@@ -156,7 +156,7 @@ impl StreamKeeper {
         &self,
         live: &LiveId,
         heard: &Heard,
-        publisher: Option<&Publisher>,
+        publisher: Option<&StreamPublisher>,
     ) -> Result<TakenIn, LiveError> {
         self.hear_at(live, heard, publisher, self.core.clock.unix())
             .await
@@ -166,7 +166,7 @@ impl StreamKeeper {
         &self,
         live: &LiveId,
         heard: &Heard,
-        publisher: Option<&Publisher>,
+        publisher: Option<&StreamPublisher>,
         now: UnixMillis,
     ) -> Result<TakenIn, LiveError> {
         for _ in 0..MOST_ROUNDS {
@@ -180,7 +180,9 @@ impl StreamKeeper {
             }
             let open = read.record.as_ref().and_then(OpenEpoch::of);
             let decided = match read.known.streams.hear(heard, open, now) {
-                Step::Nothing if heard.news == StreamNews::Request => return Ok(TakenIn::Allowed),
+                Step::Nothing if heard.news == StreamNews::Request => {
+                    return Ok(TakenIn::Allowed);
+                }
                 Step::Nothing => return Ok(TakenIn::Ignored),
                 Step::Write(streams) => Decided {
                     epoch: streams.epoch(),
@@ -247,13 +249,13 @@ impl StreamKeeper {
         Err(too_many_writers())
     }
 
-    async fn read(&self, live: &LiveId) -> StoreResult<Read> {
+    async fn read(&self, live: &LiveId) -> StoreResult<ReadStreams> {
         let (known, record) =
             tokio::try_join!(self.store.load_streams(live), self.store.load_live(live))?;
-        Ok(Read { known, record })
+        Ok(ReadStreams { known, record })
     }
 
-    async fn open(&self, live: &LiveId, publisher: &Publisher) -> Result<Epoch, LiveError> {
+    async fn open(&self, live: &LiveId, publisher: &StreamPublisher) -> Result<Epoch, LiveError> {
         let terms = Terms {
             invisible: publisher.invisible,
             ..Terms::default()

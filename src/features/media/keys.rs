@@ -6,7 +6,7 @@ use fred::types::Value;
 
 use super::store::Publishing;
 use crate::store::redis::args;
-use crate::store::redis::erasing::{Eraser, ErasesKeys, Erasing, Look, Suspect};
+use crate::store::redis::erasing::{ErasesKeys, Erasing, FamilyEraser, Look, Suspect};
 use crate::store::redis::family::{Family, KeyType::Text, Names, families};
 use crate::store::redis::keys::Keys;
 use crate::store::{PersonalData, StoreResult};
@@ -18,12 +18,12 @@ families! {
         Family::new(Text, "rollcall:stream-key:<digest>").names(Names::Otherwise);
 }
 
-pub(crate) static ERASERS: &[Eraser] = &[(&STREAM_KEY, &StreamKeys)];
+pub(crate) static ERASERS: &[FamilyEraser] = &[(&STREAM_KEY, &OfStreamKeys)];
 
-struct StreamKeys;
+struct OfStreamKeys;
 
 #[async_trait]
-impl ErasesKeys for StreamKeys {
+impl ErasesKeys for OfStreamKeys {
     fn look(&self, key: &Suspect, _: &Erasing<'_>) -> Option<Look> {
         Some(Look::Read(("GET", args![key.key])))
     }

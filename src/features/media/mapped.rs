@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use crate::base::media_event::{MediaEvent, StreamNews, StreamSession};
-use crate::config::{Mapping, Meaning, Place};
+use crate::config::{JsonPlace, Mapping, Meaning};
 use crate::features::media::fields::{
     Unreadable, event, named, read_credential, read_query, split_path,
 };
@@ -36,7 +36,11 @@ impl Body {
     }
 
     /// The first text, number or truth value that stands at a place.
-    fn text(&self, key: &'static str, place: &Place) -> Result<Option<Cow<'_, str>>, Unreadable> {
+    fn text(
+        &self,
+        key: &'static str,
+        place: &JsonPlace,
+    ) -> Result<Option<Cow<'_, str>>, Unreadable> {
         for pointer in &place.0 {
             let found = match self {
                 Self::Json(json) => json.pointer(pointer).and_then(scalar),

@@ -7,11 +7,11 @@ use async_trait::async_trait;
 
 use crate::base::clock::millis;
 use crate::base::ids::LiveId;
-use crate::features::media::memory_records::Kept;
 use crate::features::media::store::{
     KnownStreams, Publishing, StreamStore, StreamsReply, WriteStreams,
 };
 use crate::store::memory::MemoryStore;
+use crate::store::memory::expiring::ExpiringValue;
 use crate::store::{Happened, StoreResult};
 
 #[async_trait]
@@ -44,7 +44,7 @@ impl StreamStore for MemoryStore {
             return Ok(StreamsReply::Over);
         }
         streams.forget(now);
-        let kept = Kept {
+        let kept = ExpiringValue {
             until: now + millis(request.lifetime()),
             value: KnownStreams {
                 version: now.max(known.version + 1),
@@ -70,7 +70,7 @@ impl StreamStore for MemoryStore {
         let now = self.now();
         let mut streams = self.states.lock::<StreamRecords>();
         streams.forget(now);
-        let kept = Kept {
+        let kept = ExpiringValue {
             until: now + millis(lifetime),
             value: publishing.clone(),
         };

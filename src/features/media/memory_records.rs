@@ -6,23 +6,17 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::LiveId;
 use crate::features::media::store::{KnownStreams, Publishing};
 use crate::store::PersonalData;
+use crate::store::memory::expiring::ExpiringValue;
 use crate::store::memory::states::{State, StateErasure};
 
 /// How many entries may be there before those that are due are looked for.
 const FEW: usize = 1_024;
 
-/// A value that is forgotten at a time.
-#[derive(Debug, Clone)]
-pub(crate) struct Kept<T> {
-    pub(crate) until: UnixMillis,
-    pub(crate) value: T,
-}
-
 /// What is kept of the streams of all lives.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StreamRecords {
-    pub(crate) streams: HashMap<LiveId, Kept<KnownStreams>>,
-    pub(crate) keys: HashMap<String, Kept<Publishing>>,
+    pub(crate) streams: HashMap<LiveId, ExpiringValue<KnownStreams>>,
+    pub(crate) keys: HashMap<String, ExpiringValue<Publishing>>,
     /// How many entries there were after the last search for those that are due.
     left: usize,
 }

@@ -14,7 +14,7 @@ use crate::config::Placeholder;
 use crate::features::media::keeper::LiveOf;
 use crate::features::media::servers::KnownServer;
 use crate::features::media::store::MediaStore;
-use crate::features::media::store::{Publisher, Publishing, STREAMS_TTL};
+use crate::features::media::store::{Publishing, STREAMS_TTL, StreamPublisher};
 use crate::features::media::stream_keys::{NoAnswer, digest};
 use crate::store::StoreError;
 
@@ -24,7 +24,7 @@ const GRANT_TTL: Duration = Duration::from_secs(60);
 /// Why somebody may not publish. It quotes nothing of the request, which may have a stream key or a
 /// token in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Denied {
+pub(crate) enum PublishDenied {
     /// What the settings make of the stream's name is no id.
     #[error("the stream has no name that can be the id of a live: {0}")]
     Live(InvalidId),
@@ -53,7 +53,7 @@ pub(crate) enum Denied {
 pub(crate) enum Undecided {
     /// They may not.
     #[error("{0}")]
-    Denied(#[from] Denied),
+    Denied(#[from] PublishDenied),
     /// The platform does not say.
     #[error("{0}")]
     Platform(#[from] NoAnswer),
@@ -71,7 +71,7 @@ pub(crate) struct Gatekeeper<'a> {
 }
 
 /// Where a session publishes.
-pub(crate) struct Place {
+pub(crate) struct PublishPlace {
     pub(crate) live: LiveId,
     /// Where it published before the platform moved its stream key.
     pub(crate) former: Option<LiveId>,
@@ -79,10 +79,13 @@ pub(crate) struct Place {
 
 impl Gatekeeper<'_> {
     /// Where a session publishes that asks, begins or goes on; `None` if no live is known for it.
-    pub(crate) async fn place(&self, event: &MediaEvent) -> Result<Option<Place>, Undecided> {
+    pub(crate) async fn place(
+        &self,
+        event: &MediaEvent,
+    ) -> Result<Option<PublishPlace>, Undecided> {
         let Some(stream_keys) = &self.server.stream_keys else {
             let live = self.live_by_name(event)?;
-            return Ok(Some(Place { live, former: None }));
+            return Ok(Some(PublishPlace { live, former: None }));
         };
         let digest = digest(&self.server.settings.name, event);
         let noted = self.store.find_publishing(&digest).await?;
@@ -91,18 +94,21 @@ impl Gatekeeper<'_> {
         if matches!(event.news, StreamNews::Alive | StreamNews::Unnamed)
             && let Some(live) = noted
         {
-            return Ok(Some(Place { live, former: None }));
+            return Ok(Some(PublishPlace { live, former: None }));
         }
         if event.news == StreamNews::Unnamed {
             return Ok(None);
         }
-        let owner = stream_keys.owner(event).await?.ok_or(Denied::StreamKey)?;
+        let owner = stream_keys
+            .owner(event)
+            .await?
+            .ok_or(PublishDenied::StreamKey)?;
         if event.news != StreamNews::Request {
             self.store
                 .note_publishing(&digest, &owner.live.clone().into(), STREAMS_TTL)
                 .await?;
         }
-        Ok(Some(Place {
+        Ok(Some(PublishPlace {
             former: noted.filter(|noted| *noted != owner.live),
             live: owner.live,
         }))
@@ -127,7 +133,7 @@ impl Gatekeeper<'_> {
         Ok(LiveOf::Noted(digest))
     }
 
-    fn live_by_name(&self, event: &MediaEvent) -> Result<LiveId, Denied> {
+    fn live_by_name(&self, event: &MediaEvent) -> Result<LiveId, PublishDenied> {
         let text = self
             .server
             .settings
@@ -136,7 +142,7 @@ impl Gatekeeper<'_> {
                 Placeholder::App => event.app.as_deref().unwrap_or_default(),
                 _ => event.stream.reveal(),
             });
-        LiveId::parse(&text).map_err(Denied::Live)
+        LiveId::parse(&text).map_err(PublishDenied::Live)
     }
 
     /// Who may publish this stream to this live.
@@ -144,11 +150,14 @@ impl Gatekeeper<'_> {
         &self,
         event: &MediaEvent,
         live: &LiveId,
-    ) -> Result<Publisher, Undecided> {
+    ) -> Result<StreamPublisher, Undecided> {
         if let Some(stream_keys) = &self.server.stream_keys {
-            let owner = stream_keys.owner(event).await?.ok_or(Denied::StreamKey)?;
+            let owner = stream_keys
+                .owner(event)
+                .await?
+                .ok_or(PublishDenied::StreamKey)?;
             if owner.live != *live {
-                return Err(Denied::OtherLives.into());
+                return Err(PublishDenied::OtherLives.into());
             }
             return Ok(counted(owner.streamer));
         }
@@ -163,17 +172,17 @@ impl Gatekeeper<'_> {
             None => None,
         };
         let Some(token) = token else {
-            let named = self.named(event, live).ok_or(Denied::NoToken)?;
-            return Ok(counted(named.map_err(Denied::Streamer)?));
+            let named = self.named(event, live).ok_or(PublishDenied::NoToken)?;
+            return Ok(counted(named.map_err(PublishDenied::Streamer)?));
         };
-        let claims = tokens.verify(token).await.map_err(Denied::Token)?;
+        let claims = tokens.verify(token).await.map_err(PublishDenied::Token)?;
         if claims.role != Role::Streamer {
-            return Err(Denied::Role.into());
+            return Err(PublishDenied::Role.into());
         }
         if !claims.allows(live) {
-            return Err(Denied::OtherLives.into());
+            return Err(PublishDenied::OtherLives.into());
         }
-        Ok(Publisher {
+        Ok(StreamPublisher {
             streamer: claims.user.clone(),
             invisible: !claims.counted,
         })
@@ -185,7 +194,7 @@ impl Gatekeeper<'_> {
         &self,
         event: &MediaEvent,
         live: &LiveId,
-        publisher: &Publisher,
+        publisher: &StreamPublisher,
     ) -> Result<(), StoreError> {
         if self.server.stream_keys.is_some() {
             return Ok(());
@@ -205,7 +214,7 @@ impl Gatekeeper<'_> {
         &self,
         event: &MediaEvent,
         live: &LiveId,
-    ) -> Result<Option<Publisher>, StoreError> {
+    ) -> Result<Option<StreamPublisher>, StoreError> {
         if event.news != StreamNews::Publish || event.asks {
             return Ok(None);
         }
@@ -217,12 +226,12 @@ impl Gatekeeper<'_> {
     }
 
     /// The streamer, as a gateway with `--auth off` believes.
-    fn unverified(&self, event: &MediaEvent, live: &LiveId) -> Result<UserId, Denied> {
+    fn unverified(&self, event: &MediaEvent, live: &LiveId) -> Result<UserId, PublishDenied> {
         let named = match self.named(event, live) {
             Some(named) => named,
             None => UserId::parse(event.streamer.as_deref().unwrap_or(live.as_str())),
         };
-        named.map_err(Denied::Streamer)
+        named.map_err(PublishDenied::Streamer)
     }
 
     /// The streamer, as the settings say; `None` if they do not.
@@ -238,8 +247,8 @@ impl Gatekeeper<'_> {
     }
 }
 
-fn counted(streamer: UserId) -> Publisher {
-    Publisher {
+fn counted(streamer: UserId) -> StreamPublisher {
+    StreamPublisher {
         streamer,
         invisible: false,
     }

@@ -23,7 +23,8 @@ use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::base::media_server::MediaServerName;
 use crate::store::{LiveRecord, StoreResult};
 pub use {
-    state::End, state::Heard, state::HoldingSession, state::OpenEpoch, state::Step, state::Streams,
+    state::Heard, state::HoldingSession, state::OpenEpoch, state::Step, state::Streams,
+    state::StreamsEnd,
 };
 
 /// How long the state of streams outlives its last write while one is on air, and how long it is
@@ -94,7 +95,7 @@ pub enum StreamsReply {
 
 /// Who may publish to a live.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Publisher {
+pub struct StreamPublisher {
     /// The owner of the live.
     pub streamer: UserId,
     /// Whether the streamer hides, so that no feed shows the live.
@@ -107,7 +108,7 @@ pub struct Publishing {
     /// The live.
     pub live: LiveId,
     /// Who it is, if the session was granted and has not begun yet.
-    pub publisher: Option<Publisher>,
+    pub publisher: Option<StreamPublisher>,
 }
 
 impl From<LiveId> for Publishing {
@@ -124,11 +125,11 @@ impl Publishing {
     pub fn to_text(&self) -> String {
         match &self.publisher {
             None => self.live.to_string(),
-            Some(Publisher {
+            Some(StreamPublisher {
                 streamer,
                 invisible: false,
             }) => format!("{} {streamer}", self.live),
-            Some(Publisher { streamer, .. }) => format!("{} {streamer} invisible", self.live),
+            Some(StreamPublisher { streamer, .. }) => format!("{} {streamer} invisible", self.live),
         }
     }
 
@@ -138,7 +139,7 @@ impl Publishing {
         let live = LiveId::parse(words.next()?).ok()?;
         let publisher = match words.next() {
             None => None,
-            Some(streamer) => Some(Publisher {
+            Some(streamer) => Some(StreamPublisher {
                 streamer: UserId::parse(streamer).ok()?,
                 invisible: words.next().is_some(),
             }),

@@ -64,14 +64,14 @@ pub enum NoAnswer {
 }
 
 #[derive(Serialize)]
-struct Question<'a> {
+struct StreamKeyQuestion<'a> {
     server: &'a MediaServerName,
     app: Option<&'a str>,
     stream_key: &'a str,
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct StreamKeyAnswer {
     allowed: bool,
     live_id: Option<LiveId>,
     streamer_id: Option<UserId>,
@@ -176,7 +176,7 @@ impl StreamKeys {
     }
 
     async fn ask(&self, event: &MediaEvent) -> Result<Option<KeyOwner>, NoAnswer> {
-        let question = Question {
+        let question = StreamKeyQuestion {
             server: &self.server,
             app: event.app.as_deref(),
             stream_key: event.stream.reveal(),
@@ -196,7 +196,8 @@ impl StreamKeys {
         let Ok(Some(body)) = http_answer::body(answer, LONGEST).await else {
             return Err(NoAnswer::Failed);
         };
-        let answer: Answer = serde_json::from_slice(&body).map_err(|_| NoAnswer::Failed)?;
+        let answer: StreamKeyAnswer =
+            serde_json::from_slice(&body).map_err(|_| NoAnswer::Failed)?;
         if !answer.allowed {
             return Ok(None);
         }

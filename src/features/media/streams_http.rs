@@ -16,7 +16,7 @@ use crate::base::media_event::EndKnownBy;
 use crate::base::media_server::MediaServerName;
 use crate::edge::http::authorization::OwnLive;
 use crate::edge::http::paging::Page;
-use crate::edge::http::problem::{Kind, Problem, refusals};
+use crate::edge::http::problem::{Problem, ProblemKind, refusals};
 use crate::edge::http::requests::{InPath, run_to_completion};
 use crate::edge::http::state::AppState;
 use crate::features::media::store::HoldingSession;
@@ -147,7 +147,7 @@ async fn end_in(
         Some(ended) => Ok(Json(ended.into())),
         None => {
             let detail = "no session of a media server with this id holds the live";
-            Err(Problem::new(Kind::StreamNotFound, detail))
+            Err(Problem::new(ProblemKind::StreamNotFound, detail))
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::store::{LiveRecord, LiveState, OpenedBy};
 
 #[derive(Debug)]
 pub struct WatchedStreams {
-    watched: Mutex<HashMap<LiveId, Watched>>,
+    watched: Mutex<HashMap<LiveId, WatchedStatus>>,
     changed: Notify,
     /// How long a live that a stream opened outlives it, in ms.
     grace: Millis,
@@ -36,7 +36,7 @@ pub enum Awaited {
 
 /// A status that will mean something if it stays as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Watched {
+pub struct WatchedStatus {
     epoch: Epoch,
     status: Option<StreamStatus>,
     pub awaited: Awaited,
@@ -65,7 +65,7 @@ impl WatchedStreams {
             watched.remove(&record.live);
             return;
         };
-        let next = Watched {
+        let next = WatchedStatus {
             epoch: record.epoch,
             status: record.stream,
             awaited,
@@ -96,7 +96,7 @@ impl WatchedStreams {
     }
 
     /// The live needs no look any more.
-    pub fn forget(&self, live: &LiveId, seen: &Watched) {
+    pub fn forget(&self, live: &LiveId, seen: &WatchedStatus) {
         let mut watched = self.watched.lock();
         if watched.get(live) == Some(seen) {
             watched.remove(live);
@@ -117,7 +117,7 @@ impl WatchedStreams {
         next
     }
 
-    pub fn looks_due(&self, now: Moment) -> Vec<(LiveId, Watched)> {
+    pub fn looks_due(&self, now: Moment) -> Vec<(LiveId, WatchedStatus)> {
         let mut due = Vec::new();
         for (live, watched) in self.watched.lock().iter() {
             if self.due(watched).is_some_and(|due| due <= now) {
@@ -128,7 +128,7 @@ impl WatchedStreams {
     }
 
     /// `None`: never.
-    fn due(&self, watched: &Watched) -> Option<Moment> {
+    fn due(&self, watched: &WatchedStatus) -> Option<Moment> {
         let wait = match watched.awaited {
             Awaited::Return => self.grace,
             Awaited::Heartbeat => self.silence?,
@@ -137,7 +137,7 @@ impl WatchedStreams {
     }
 }
 
-impl Watched {
+impl WatchedStatus {
     /// Whether the record still says the same of the stream.
     pub fn is_of(&self, record: &LiveRecord) -> bool {
         self.epoch == record.epoch && self.status == record.stream

@@ -6,12 +6,12 @@ use fred::types::Value;
 
 use crate::base::ids::Login;
 use crate::store::redis::args;
-use crate::store::redis::erasing::{Eraser, ErasesKeys, Erasing, Look, Suspect};
+use crate::store::redis::erasing::{ErasesKeys, Erasing, FamilyEraser, Look, Suspect};
 use crate::store::redis::keys::{USER, USERS};
 use crate::store::redis::reply::Reply;
 use crate::store::{MAX_BATCH, PersonalData, StoreResult};
 
-pub(crate) static ERASERS: &[Eraser] = &[(&USER, &OfProfiles), (&USERS, &OfLogins)];
+pub(crate) static ERASERS: &[FamilyEraser] = &[(&USER, &OfProfiles), (&USERS, &OfLogins)];
 
 struct OfProfiles;
 

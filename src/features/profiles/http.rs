@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::base::ids::{LiveId, Login, UserId};
-use crate::edge::fields::Place;
+use crate::edge::fields::FieldPlace;
 use crate::edge::http::bounded::Text;
 use crate::edge::http::erased::check;
 use crate::edge::http::idempotency::{IdempotencyKey, Made, Repeatable};
 use crate::edge::http::online;
 use crate::edge::http::online::tracked;
-use crate::edge::http::problem::{Kind, Problem, refusals};
+use crate::edge::http::problem::{Problem, ProblemKind, refusals};
 use crate::edge::http::requests::{InPath, JsonObject, run_to_completion};
 use crate::edge::http::state::AppState;
 use crate::features::profiles::store::ProfileStore;
@@ -45,7 +45,7 @@ pub(crate) struct PutUser {
 /// A profile.
 #[derive(Serialize, ToSchema)]
 #[schema(as = User)]
-pub(crate) struct User {
+pub(crate) struct UserProfile {
     /// The user.
     user_id: UserId,
     /// As it was written.
@@ -59,7 +59,7 @@ pub(crate) struct User {
     signup: u64,
 }
 
-impl User {
+impl UserProfile {
     fn of(user_id: UserId, profile: Profile) -> Self {
         Self {
             user_id,
@@ -131,7 +131,7 @@ refusals!(
     params(IdempotencyKey),
     request_body = PutUser,
     responses(
-        (status = 201, description = "The user signed up", body = User, headers(
+        (status = 201, description = "The user signed up", body = UserProfile, headers(
             ("Location" = String, description = "Where the user is"),
             ("Idempotent-Replayed" = bool, description = "True if an earlier request was answered so"),
         )),
@@ -165,24 +165,24 @@ async fn sign_up(
     let location = format!("/v1/users/{user}");
     if let Some(there) = store.profile(&user).await? {
         // The same request made the user before, and its answer was not kept.
-        return Made::new(location, &User::of(user, there));
+        return Made::new(location, &UserProfile::of(user, there));
     }
     match store.put_profile(&user, &login, &name).await? {
         PutProfile::Created(profile) | PutProfile::Replaced(profile) => {
-            Made::new(location, &User::of(user, profile))
+            Made::new(location, &UserProfile::of(user, profile))
         }
         PutProfile::LoginTaken => Err(login_taken()),
     }
 }
 
 fn login_taken() -> Problem {
-    Problem::new(Kind::LoginTaken, "another user has this login")
+    Problem::new(ProblemKind::LoginTaken, "another user has this login")
 }
 
 fn read_login(login: &str) -> Result<Login, Problem> {
     let Ok(login) = Login::parse(login) else {
         let detail = "must have 1 to 64 bytes of A-Z a-z 0-9 _ . : @ -, and no other letters";
-        return Err(Problem::new(Kind::InvalidLogin, detail).at(Place::field("login")));
+        return Err(Problem::new(ProblemKind::InvalidLogin, detail).at(FieldPlace::field("login")));
     };
     Ok(login)
 }
@@ -193,8 +193,9 @@ fn read_login(login: &str) -> Result<Login, Problem> {
 #[utoipa::path(put, path = "/v1/users/{user_id}", operation_id = "put_user", tag = "users",
     params(("user_id" = UserId, Path, description = "The user", example = "u1")), request_body = PutUser,
     responses(
-        (status = 201, description = "The first profile of this user", body = User),
-        (status = 200, description = "It took the place of another one; `signup` stays what it was", body = User),
+        (status = 201, description = "The first profile of this user", body = UserProfile),
+        (status = 200, description = "It took the place of another one; `signup` stays what it was",
+            body = UserProfile),
         PutRefused,
     ))]
 pub(crate) async fn put(
@@ -216,7 +217,7 @@ pub(crate) async fn put(
         PutProfile::LoginTaken => return Err(login_taken()),
     };
     let headers = [(header::LOCATION, format!("/v1/users/{id}"))];
-    Ok((status, headers, Json(User::of(id, profile))).into_response())
+    Ok((status, headers, Json(UserProfile::of(id, profile))).into_response())
 }
 
 refusals!(ShowRefused = InvalidId, StoreUnavailable);

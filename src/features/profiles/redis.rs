@@ -9,7 +9,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{Login, UserId};
 use crate::features::profiles::store::{Profile, Profiles, PutProfile};
 use crate::store::StoreResult;
-use crate::store::redis::changes::{Change, in_time};
+use crate::store::redis::changes::{NotedChange, in_time};
 use crate::store::redis::reply::{Reply, nonsense, text};
 use crate::store::redis::{RedisCalls, args};
 
@@ -54,7 +54,7 @@ impl Profiles for RedisCalls {
         login: &Login,
         name: &str,
     ) -> StoreResult<PutProfile> {
-        let change = Change::Login {
+        let change = NotedChange::Login {
             user: user.clone(),
             login: login.clone(),
         };

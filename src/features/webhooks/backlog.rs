@@ -30,7 +30,7 @@ const BACKOFF: Backoff = Backoff {
 const HOPELESS_AFTER: Millis = 60_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum QueueState {
     Ready,
     /// The oldest event is being sent.
     Sending,
@@ -40,7 +40,7 @@ enum State {
     Resting(Moment),
 }
 
-impl State {
+impl QueueState {
     /// When the oldest event is sent, if that is a matter of time.
     fn wakes_at(self) -> Option<Moment> {
         match self {
@@ -51,16 +51,16 @@ impl State {
 }
 
 #[derive(Debug)]
-struct Queue {
+struct SendQueue {
     events: VecDeque<(EntryId, Event)>,
     /// How often the oldest event failed.
     failures: u32,
     /// Since when no event of the subject has arrived, although some were sent.
     failing_since: Option<Moment>,
-    state: State,
+    state: QueueState,
 }
 
-impl Queue {
+impl SendQueue {
     /// Whether nothing of the subject has arrived for long, although it was sent.
     fn is_hopeless(&self, now: Moment) -> bool {
         match self.failing_since {
@@ -81,7 +81,7 @@ pub(crate) struct HeldBack {
 
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    subjects: HashMap<About, Queue>,
+    subjects: HashMap<About, SendQueue>,
     ready: VecDeque<About>,
     waiting: BTreeSet<(Moment, About)>,
     held: usize,
@@ -109,11 +109,11 @@ impl Backlog {
         let about = event.about.clone();
         let queue = self.subjects.entry(about.clone()).or_insert_with(|| {
             self.ready.push_back(about);
-            Queue {
+            SendQueue {
                 events: VecDeque::new(),
                 failures: 0,
                 failing_since: None,
-                state: State::Ready,
+                state: QueueState::Ready,
             }
         });
         self.held += 1;
@@ -128,13 +128,13 @@ impl Backlog {
             && let Some((_, about)) = self.waiting.pop_first()
         {
             if let Some(queue) = self.subjects.get_mut(&about) {
-                queue.state = State::Ready;
+                queue.state = QueueState::Ready;
                 self.ready.push_back(about);
             }
         }
         let about = self.ready.pop_front()?;
         let queue = self.subjects.get_mut(&about)?;
-        queue.state = State::Sending;
+        queue.state = QueueState::Sending;
         queue.events.front().cloned()
     }
 
@@ -184,7 +184,7 @@ impl Backlog {
         }
         queue.failures = 0;
         let is_empty = queue.events.is_empty();
-        if !is_empty && matches!(queue.state, State::Ready | State::Resting(_)) {
+        if !is_empty && matches!(queue.state, QueueState::Ready | QueueState::Resting(_)) {
             return true;
         }
         if let Some(at) = queue.state.wakes_at() {
@@ -193,7 +193,7 @@ impl Backlog {
         if is_empty {
             self.subjects.remove(about);
         } else {
-            queue.state = State::Ready;
+            queue.state = QueueState::Ready;
             self.ready.push_back(about.clone());
         }
         true
@@ -205,14 +205,14 @@ impl Backlog {
         let Some(queue) = self
             .subjects
             .get_mut(about)
-            .filter(|queue| queue.state == State::Sending)
+            .filter(|queue| queue.state == QueueState::Sending)
         else {
             return 0;
         };
         let at = now + BACKOFF.jittered(queue.failures, jitter);
         queue.failures += 1;
         queue.failing_since.get_or_insert(now);
-        queue.state = State::Waiting(at);
+        queue.state = QueueState::Waiting(at);
         self.waiting.insert((at, about.clone()));
         queue.failures
     }
@@ -223,21 +223,21 @@ impl Backlog {
         let Some(queue) = self.subjects.get_mut(about) else {
             return;
         };
-        let State::Waiting(before) = queue.state else {
+        let QueueState::Waiting(before) = queue.state else {
             return;
         };
         let at = now + wait;
         if at > before {
             self.waiting.remove(&(before, about.clone()));
             self.waiting.insert((at, about.clone()));
-            queue.state = State::Resting(at);
+            queue.state = QueueState::Resting(at);
         }
     }
 
     /// The oldest event of the subject that holds back the most events, among the subjects of which no
     /// event has arrived for long.
     pub(crate) fn most_held_back(&self, now: Moment) -> Option<HeldBack> {
-        let mut longest: Option<&Queue> = None;
+        let mut longest: Option<&SendQueue> = None;
         for (_, about) in &self.waiting {
             let Some(queue) = self.subjects.get(about) else {
                 continue;

@@ -82,11 +82,11 @@ impl fmt::Display for DeadList {
 
 /// The number of events that the webhook is sent again.
 #[derive(Debug, Serialize)]
-struct Replayed {
+struct ReplayedCount {
     replayed: u64,
 }
 
-impl fmt::Display for Replayed {
+impl fmt::Display for ReplayedCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} will be sent again", self.replayed)
     }
@@ -132,7 +132,7 @@ pub async fn run(config: &Config, args: &EventsArgs) -> anyhow::Result<u8> {
             replay_all(&store, &args.webhook, config.events_kept).await?
         }
     };
-    let code = print(exit::STOPPED, &Replayed { replayed }, args.json);
+    let code = print(exit::STOPPED, &ReplayedCount { replayed }, args.json);
     if replayed == 0 && matches!(args.action, EventsAction::Replay { all: false, .. }) {
         let why =
             "no event with this entry was given up; rollcall events list shows those that were";

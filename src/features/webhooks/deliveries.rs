@@ -6,7 +6,7 @@ use crate::base::backoff::RETRY_DELAY_MS;
 use crate::base::clock::{Clock, Moment};
 use crate::base::webhook_name::WebhookName;
 use crate::features::webhooks::endpoints::Endpoint;
-use crate::features::webhooks::receiver::Refusal;
+use crate::features::webhooks::receiver::DeliveryFailure;
 use crate::features::webhooks::store::{DELIVERIES_KEPT, Deliveries, Delivery, MAX_DELIVERIES};
 
 /// The most attempts that wait to be noted: those that the store keeps.
@@ -19,7 +19,7 @@ pub(crate) async fn deliver(
     id: &str,
     event_type: &str,
     body: &str,
-) -> (Delivery, Result<u16, Refusal>) {
+) -> (Delivery, Result<u16, DeliveryFailure>) {
     let at = clock.unix();
     let began = clock.now();
     let outcome = endpoint.receiver().send(id, body).await;

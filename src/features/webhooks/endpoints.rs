@@ -11,8 +11,8 @@ use crate::base::event_kind::EventKind;
 use crate::base::from_files::FromFiles;
 use crate::base::webhook_name::WebhookName;
 use crate::config::{Config, WebhookEndpoint};
-use crate::features::webhooks::receiver::{Reach, Receiver};
-use crate::features::webhooks::signature::Signer;
+use crate::features::webhooks::receiver::{Reach, WebhookReceiver};
+use crate::features::webhooks::signature::WebhookSigner;
 
 /// A webhook.
 pub struct Endpoint {
@@ -21,7 +21,7 @@ pub struct Endpoint {
     pub origin: String,
     /// Which events are sent.
     pub kinds: Vec<EventKind>,
-    receiver: Receiver,
+    receiver: WebhookReceiver,
     /// Until when no event is sent, by the clock of this gateway.
     paused_until: AtomicMoment,
     complaint: Mutex<Complaint>,
@@ -45,7 +45,7 @@ impl Endpoint {
     /// An entry or its files are wrong; the text says which and how.
     fn open(config: &Config, entry: &WebhookEndpoint) -> Result<Self, String> {
         let of_secret = setting(&entry.name, "secret-file");
-        let signer = Signer::open(of_secret, entry.secret_file.clone())?;
+        let signer = WebhookSigner::open(of_secret, entry.secret_file.clone())?;
         let of_url = setting(&entry.name, "url");
         let url = Url::parse(entry.url.reveal()).map_err(|why| format!("{of_url}: {why}"))?;
         let reach = if config.webhook_allow_private {
@@ -53,7 +53,7 @@ impl Endpoint {
         } else {
             Reach::Public
         };
-        let receiver = Receiver::new(url, signer, config.webhook_timeout, reach)
+        let receiver = WebhookReceiver::new(url, signer, config.webhook_timeout, reach)
             .map_err(|why| format!("{of_url} {why}"))?;
         let kinds = EventKind::ALL.into_iter().filter(|kind| entry.wants(*kind));
         Ok(Self {
@@ -97,7 +97,7 @@ impl Endpoint {
         std::mem::take(&mut self.complaint.lock().stands)
     }
 
-    pub(crate) fn receiver(&self) -> &Receiver {
+    pub(crate) fn receiver(&self) -> &WebhookReceiver {
         &self.receiver
     }
 

@@ -17,7 +17,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::webhook_name::WebhookName;
 use crate::edge::http::bounded::Whole;
 use crate::edge::http::paging::{Listing, Page, Paging, ask_for, paging_query};
-use crate::edge::http::problem::{Kind, Problem, refusals};
+use crate::edge::http::problem::{Problem, ProblemKind, refusals};
 use crate::edge::http::requests::{InPath, JsonObject, run_to_completion};
 use crate::edge::http::state::AppState;
 use crate::features::webhooks::replay::replay;
@@ -28,7 +28,8 @@ use crate::store::EntryId;
 
 /// A webhook of the settings.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Webhook {
+#[schema(as = Webhook)]
+pub(crate) struct WebhookEntry {
     /// Its name in the settings; `default` is the one of `webhook-url`.
     #[schema(example = "crm")]
     name: WebhookName,
@@ -58,7 +59,7 @@ pub(crate) struct Webhook {
     last_failure: Option<String>,
 }
 
-impl Webhook {
+impl WebhookEntry {
     fn of(endpoint: &Endpoint, status: WebhookStatus) -> Self {
         let mut last_failed_at = None;
         let mut last_failure = None;
@@ -150,7 +151,7 @@ fn find(state: &AppState, name: &WebhookName) -> Result<Arc<Endpoint>, Problem> 
     match state.of::<Arc<Endpoints>>().find(name) {
         Some(endpoint) => Ok(endpoint.clone()),
         None => Err(Problem::new(
-            Kind::WebhookNotFound,
+            ProblemKind::WebhookNotFound,
             "the settings have no webhook of this name",
         )),
     }
@@ -162,17 +163,17 @@ refusals!(ListRefused = StoreUnavailable);
 ///
 /// All of them are on one page.
 #[utoipa::path(get, path = "/v1/webhooks", operation_id = "list_webhooks", tag = "webhooks",
-    responses((status = 200, description = "All of them", body = Page<Webhook>), ListRefused))]
+    responses((status = 200, description = "All of them", body = Page<WebhookEntry>), ListRefused))]
 pub(crate) async fn list(
     State(state): State<Arc<AppState>>,
-) -> Result<Json<Page<Webhook>>, Problem> {
+) -> Result<Json<Page<WebhookEntry>>, Problem> {
     let mut items = Vec::new();
     for endpoint in state.of::<Arc<Endpoints>>().iter() {
         let status = state
             .of::<Arc<dyn WebhookStore>>()
             .webhook_status(&endpoint.name)
             .await?;
-        items.push(Webhook::of(endpoint, status));
+        items.push(WebhookEntry::of(endpoint, status));
     }
     Ok(Json(Page {
         items,

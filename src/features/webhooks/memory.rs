@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use super::store::{DELIVERIES_KEPT, Deliveries, Delivery, WebhookStatus, latest};
 use crate::base::webhook_name::WebhookName;
 use crate::store::memory::MemoryStore;
-use crate::store::memory::event_log::Stream;
+use crate::store::memory::event_log::CappedStream;
 use crate::store::memory::states::{State, StateErasure};
 use crate::store::{EntryId, StoreResult};
 
 #[derive(Debug, Clone, Default)]
 struct KeptOfWebhook {
-    deliveries: Stream<Delivery>,
+    deliveries: CappedStream<Delivery>,
     last: WebhookStatus,
 }
 

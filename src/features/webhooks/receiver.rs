@@ -14,7 +14,7 @@ use crate::base::http_answer;
 use crate::base::http_client;
 use crate::base::http_client::Proxy;
 use crate::base::public_address::is_public;
-use crate::features::webhooks::signature::Signer;
+use crate::features::webhooks::signature::WebhookSigner;
 
 const SIGNATURE: &str = "rollcall-signature";
 const EVENT_ID: &str = "rollcall-event-id";
@@ -44,7 +44,7 @@ pub enum Reach {
 
 /// Why an event did not arrive.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum DeliveryFailure {
     #[error("it answered {status}")]
     Status {
         status: u16,
@@ -57,7 +57,7 @@ pub(crate) enum Refusal {
     Unreachable(String),
 }
 
-impl Refusal {
+impl DeliveryFailure {
     /// How long the receiver wants to be left alone; an hour at most.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -89,7 +89,7 @@ impl Refusal {
     }
 }
 
-impl From<reqwest::Error> for Refusal {
+impl From<reqwest::Error> for DeliveryFailure {
     fn from(why: reqwest::Error) -> Self {
         if why.is_timeout() {
             return Self::Timeout;
@@ -98,18 +98,23 @@ impl From<reqwest::Error> for Refusal {
     }
 }
 
-pub struct Receiver {
+pub struct WebhookReceiver {
     client: Client,
     url: Url,
-    signer: Signer,
+    signer: WebhookSigner,
 }
 
-impl Receiver {
+impl WebhookReceiver {
     /// A receiver at a URL of http or https, which has this long to answer.
     ///
     /// # Errors
     /// If there are no certificate authorities to trust, or the URL names an address out of reach.
-    pub fn new(url: Url, signer: Signer, timeout: Duration, reach: Reach) -> Result<Self, String> {
+    pub fn new(
+        url: Url,
+        signer: WebhookSigner,
+        timeout: Duration,
+        reach: Reach,
+    ) -> Result<Self, String> {
         // A client asks no resolver about an address, so it is judged here.
         if reach == Reach::Public
             && let Some(host) = url.host_str()
@@ -133,12 +138,12 @@ impl Receiver {
         })
     }
 
-    pub(crate) fn signer(&self) -> &Signer {
+    pub(crate) fn signer(&self) -> &WebhookSigner {
         &self.signer
     }
 
     /// Sends an event once. Returns the status, which says success.
-    pub(crate) async fn send(&self, id: &str, body: &str) -> Result<u16, Refusal> {
+    pub(crate) async fn send(&self, id: &str, body: &str) -> Result<u16, DeliveryFailure> {
         let signature = self.signer.sign(unix_now() / 1_000, body);
         let mut answer = self
             .client
@@ -162,7 +167,7 @@ impl Receiver {
         if status.is_success() {
             Ok(status.as_u16())
         } else {
-            Err(Refusal::Status {
+            Err(DeliveryFailure::Status {
                 status: status.as_u16(),
                 retry_after,
             })

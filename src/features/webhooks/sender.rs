@@ -25,7 +25,7 @@ use crate::base::metrics::{OfWebhook, WebhookResult};
 use crate::features::webhooks::backlog::{Backlog, HeldBack};
 use crate::features::webhooks::deliveries::{Unnoted, deliver};
 use crate::features::webhooks::endpoints::Endpoint;
-use crate::features::webhooks::receiver::Refusal;
+use crate::features::webhooks::receiver::DeliveryFailure;
 use crate::features::webhooks::store::Delivery;
 use crate::features::webhooks::store::WebhookStore;
 use crate::peers::core::Core;
@@ -77,7 +77,7 @@ struct Attempt {
     entry: EntryId,
     event: Event,
     delivery: Delivery,
-    outcome: Result<u16, Refusal>,
+    outcome: Result<u16, DeliveryFailure>,
 }
 
 /// The state of a sender.
@@ -418,7 +418,7 @@ impl WebhookSender {
         }
     }
 
-    fn count(&self, outcome: &Result<u16, Refusal>) {
+    fn count(&self, outcome: &Result<u16, DeliveryFailure>) {
         let result = match outcome {
             Ok(_) => "delivered",
             Err(why) => why.label(),

@@ -11,14 +11,14 @@ use crate::base::secret_lines;
 
 /// The secrets of a file: one, or two while it changes. Every request has a signature by each, in the
 /// order of the file.
-pub struct Signer {
+pub struct WebhookSigner {
     /// How the settings name the file.
     setting: String,
     path: PathBuf,
     keys: ArcSwap<Vec<Key>>,
 }
 
-impl Signer {
+impl WebhookSigner {
     /// # Errors
     /// The file cannot be read, or has no good secret.
     pub fn open(setting: String, path: PathBuf) -> Result<Self, String> {
@@ -71,11 +71,11 @@ impl Signer {
 mod tests {
     use super::*;
 
-    fn open(file: &tempfile::NamedTempFile) -> Result<Signer, String> {
-        Signer::open("webhook-secret-file".to_owned(), file.path().to_owned())
+    fn open(file: &tempfile::NamedTempFile) -> Result<WebhookSigner, String> {
+        WebhookSigner::open("webhook-secret-file".to_owned(), file.path().to_owned())
     }
 
-    fn signer(text: &str) -> Result<Signer, String> {
+    fn signer(text: &str) -> Result<WebhookSigner, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         open(&file)

@@ -17,11 +17,11 @@ const MOST_SHOWN: usize = 20;
 #[derive(Debug)]
 pub struct Asker {
     conn: Arc<Conn>,
-    answer: Mutex<Answer>,
+    answer: Mutex<FriendsAnswer>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct FriendsAnswer {
     pub(super) followed: HashSet<UserId>,
     pub(super) here: BTreeSet<UserId>,
     pub(super) partial: bool,
@@ -45,7 +45,7 @@ pub struct FriendsShown {
     pub partial: bool,
 }
 
-impl Answer {
+impl FriendsAnswer {
     /// Whether the index knows for each followed user whether the user is here.
     pub(super) fn is_known(&self) -> bool {
         self.is_loaded && self.unknown == 0
@@ -68,7 +68,7 @@ impl Asker {
         &self.conn.identity.user
     }
 
-    pub(super) fn answer(&self) -> MutexGuard<'_, Answer> {
+    pub(super) fn answer(&self) -> MutexGuard<'_, FriendsAnswer> {
         self.answer.lock()
     }
 

@@ -5,9 +5,9 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use super::asker::{Answer, Asker, ByAddress};
+use super::asker::{Asker, ByAddress, FriendsAnswer};
 use super::kept_follows::KeptFollows;
-use super::work::{HEARS_WITHIN, MAX_ASKERS_PER_LOAD, Pace, Work};
+use super::work::{HEARS_WITHIN, MAX_ASKERS_PER_LOAD, Work, WorkPace};
 use crate::base::clock::Moment;
 use crate::base::ids::UserId;
 
@@ -24,7 +24,7 @@ pub enum Sighting {
 
 /// A user whom an asker follows.
 #[derive(Debug, Default)]
-pub(super) struct Followed {
+pub(super) struct FollowedUser {
     /// `None` if the index does not know yet.
     pub(super) seen: Option<Sighting>,
     pub(super) by: HashSet<ByAddress>,
@@ -33,7 +33,7 @@ pub(super) struct Followed {
 #[derive(Debug, Default)]
 pub(super) struct Index {
     pub(super) askers: HashSet<ByAddress>,
-    pub(super) followed: HashMap<UserId, Followed>,
+    pub(super) followed: HashMap<UserId, FollowedUser>,
     pub(super) follows: Arc<KeptFollows>,
     /// Askers whose follows must be read.
     pub(super) to_load: VecDeque<Arc<Asker>>,
@@ -89,7 +89,7 @@ impl Index {
     }
 
     /// The next work, apart from the postponed askers.
-    pub(super) fn next(&mut self, most: usize, now: Moment, pace: Pace) -> Work {
+    pub(super) fn next(&mut self, most: usize, now: Moment, pace: WorkPace) -> Work {
         if std::mem::take(&mut self.must_ask) {
             return Work::Ask;
         }
@@ -114,7 +114,7 @@ impl Index {
         if self.doubted.is_empty() && self.doubted_askers.is_empty() {
             return Work::Nothing;
         }
-        if let Pace::From(at) = pace {
+        if let WorkPace::From(at) = pace {
             return Work::Wait(at);
         }
         if !self.doubted.is_empty() {
@@ -159,12 +159,12 @@ impl Index {
         self.must_tell(asker, &mut answer);
     }
 
-    fn follow(&mut self, user: UserId, asker: &Arc<Asker>, answer: &mut Answer) {
+    fn follow(&mut self, user: UserId, asker: &Arc<Asker>, answer: &mut FriendsAnswer) {
         let there = match self.followed.entry(user.clone()) {
             Entry::Occupied(there) => there.into_mut(),
             Entry::Vacant(new) => {
                 self.to_look.insert(user.clone());
-                new.insert(Followed::default())
+                new.insert(FollowedUser::default())
             }
         };
         there.by.insert(ByAddress(asker.clone()));
@@ -178,7 +178,7 @@ impl Index {
         answer.followed.insert(user);
     }
 
-    fn unfollow(&mut self, user: &UserId, asker: &Arc<Asker>, answer: &mut Answer) {
+    fn unfollow(&mut self, user: &UserId, asker: &Arc<Asker>, answer: &mut FriendsAnswer) {
         answer.followed.remove(user);
         answer.here.remove(user);
         let Some(there) = self.followed.get_mut(user) else {
@@ -243,7 +243,7 @@ impl Index {
         }
     }
 
-    fn must_tell(&mut self, asker: &Arc<Asker>, answer: &mut Answer) {
+    fn must_tell(&mut self, asker: &Arc<Asker>, answer: &mut FriendsAnswer) {
         if !std::mem::replace(&mut answer.waits, true) {
             self.to_tell.push(asker.clone());
         }

@@ -26,30 +26,30 @@ pub struct FollowsRead {
 /// One read of a viewer's follows that is under way. It ends with [`RecentFollows::end`] or
 /// [`RecentFollows::give_up`].
 #[derive(Debug)]
-pub struct Reading(u64);
+pub struct FollowsReading(u64);
 
 /// The state of a viewer's follows.
 #[derive(Debug)]
-pub enum Recent {
+pub enum KnownFollows {
     Read(FollowsRead),
     /// Another caller is reading them.
     UnderWay,
     /// The caller must read them.
-    Unknown(Reading),
+    Unknown(FollowsReading),
 }
 
 #[derive(Debug)]
-enum Entry {
+enum RecentEntry {
     Reading(u64),
     Read(FollowsRead, Moment),
 }
 
 #[derive(Debug, Default)]
-pub struct RecentFollows(Mutex<Kept>);
+pub struct RecentFollows(Mutex<ReadFollows>);
 
 #[derive(Debug, Default)]
-struct Kept {
-    by_user: HashMap<UserId, Entry>,
+struct ReadFollows {
+    by_user: HashMap<UserId, RecentEntry>,
     /// Follows of all entries.
     follows: usize,
     /// The number of the last reading.
@@ -60,33 +60,35 @@ struct Kept {
 impl RecentFollows {
     /// The state of a user's follows. A read begins if they are unknown and no other read is under
     /// way.
-    pub fn get(&self, user: &UserId, now: Moment) -> Recent {
+    pub fn get(&self, user: &UserId, now: Moment) -> KnownFollows {
         let mut kept = self.0.lock();
         match kept.by_user.get(user) {
-            Some(Entry::Read(read, at)) if now < *at + FRESH => return Recent::Read(read.clone()),
-            Some(Entry::Reading(_)) => return Recent::UnderWay,
+            Some(RecentEntry::Read(read, at)) if now < *at + FRESH => {
+                return KnownFollows::Read(read.clone());
+            }
+            Some(RecentEntry::Reading(_)) => return KnownFollows::UnderWay,
             _ => {}
         }
         kept.forget_old(now);
         kept.last += 1;
         let reading = kept.last;
-        kept.put(user, Entry::Reading(reading));
-        Recent::Unknown(Reading(reading))
+        kept.put(user, RecentEntry::Reading(reading));
+        KnownFollows::Unknown(FollowsReading(reading))
     }
 
     /// Keeps the result of a read, unless the follows changed since it began.
-    pub fn end(&self, user: &UserId, reading: &Reading, read: &FollowsRead, now: Moment) {
+    pub fn end(&self, user: &UserId, reading: &FollowsReading, read: &FollowsRead, now: Moment) {
         let mut kept = self.0.lock();
         if kept.is_under_way(user, reading) {
             kept.take(user);
             if kept.follows + read.users.len() <= MOST_KEPT {
-                kept.put(user, Entry::Read(read.clone(), now));
+                kept.put(user, RecentEntry::Read(read.clone(), now));
             }
         }
     }
 
     /// Notes that a read failed.
-    pub fn give_up(&self, user: &UserId, reading: &Reading) {
+    pub fn give_up(&self, user: &UserId, reading: &FollowsReading) {
         let mut kept = self.0.lock();
         if kept.is_under_way(user, reading) {
             kept.take(user);
@@ -106,13 +108,13 @@ impl RecentFollows {
     }
 }
 
-impl Kept {
+impl ReadFollows {
     /// False if the follows changed since the read began.
-    fn is_under_way(&self, user: &UserId, reading: &Reading) -> bool {
-        matches!(self.by_user.get(user), Some(Entry::Reading(number)) if *number == reading.0)
+    fn is_under_way(&self, user: &UserId, reading: &FollowsReading) -> bool {
+        matches!(self.by_user.get(user), Some(RecentEntry::Reading(number)) if *number == reading.0)
     }
 
-    fn put(&mut self, user: &UserId, entry: Entry) {
+    fn put(&mut self, user: &UserId, entry: RecentEntry) {
         self.take(user);
         self.follows += size(&entry);
         self.by_user.insert(user.clone(), entry);
@@ -130,18 +132,18 @@ impl Kept {
         }
         self.forgot_at = now;
         self.by_user.retain(|_, entry| match entry {
-            Entry::Reading(_) => true,
-            Entry::Read(_, at) => now < *at + FRESH,
+            RecentEntry::Reading(_) => true,
+            RecentEntry::Read(_, at) => now < *at + FRESH,
         });
         self.by_user.shrink_to_fit();
         self.follows = self.by_user.values().map(size).sum();
     }
 }
 
-fn size(entry: &Entry) -> usize {
+fn size(entry: &RecentEntry) -> usize {
     match entry {
-        Entry::Reading(_) => 0,
-        Entry::Read(read, _) => read.users.len(),
+        RecentEntry::Reading(_) => 0,
+        RecentEntry::Read(read, _) => read.users.len(),
     }
 }
 
@@ -161,15 +163,15 @@ mod tests {
         }
     }
 
-    fn begins(recent: &RecentFollows, id: &str, now: Moment) -> Reading {
-        let Recent::Unknown(reading) = recent.get(&user(id), now) else {
+    fn begins(recent: &RecentFollows, id: &str, now: Moment) -> FollowsReading {
+        let KnownFollows::Unknown(reading) = recent.get(&user(id), now) else {
             panic!("nothing is to be read of {id}")
         };
         reading
     }
 
     fn known(recent: &RecentFollows, id: &str, now: Moment) -> usize {
-        let Recent::Read(read) = recent.get(&user(id), now) else {
+        let KnownFollows::Read(read) = recent.get(&user(id), now) else {
             panic!("the follows of {id} are not known")
         };
         read.users.len()
@@ -196,7 +198,7 @@ mod tests {
         reads(&recent, "u2", 3, moment(3 * FRESH));
         assert!(matches!(
             recent.get(&user("u1"), moment(3 * FRESH)),
-            Recent::UnderWay
+            KnownFollows::UnderWay
         ));
         recent.end(&user("u1"), &reading, &follows(3), moment(3 * FRESH));
         assert_eq!(known(&recent, "u1", moment(3 * FRESH)), 3);
@@ -218,7 +220,7 @@ mod tests {
         recent.end(&user("u1"), &first, &follows(3), moment(3));
         assert!(matches!(
             recent.get(&user("u1"), moment(3)),
-            Recent::UnderWay
+            KnownFollows::UnderWay
         ));
         recent.clear();
         recent.end(&user("u1"), &second, &follows(3), moment(4));

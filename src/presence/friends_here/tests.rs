@@ -44,7 +44,7 @@ impl Here {
     }
 
     fn next(&self) -> Work {
-        self.friends.next(2, self.now, Pace::Free)
+        self.friends.next(2, self.now, WorkPace::Free)
     }
 
     /// Does all work: everybody follows `followed`, and `here` are here. How many users were looked
@@ -213,12 +213,12 @@ fn doubt_has_time_and_a_death_has_not() {
     here.work(&["a", "b", "c"], &["a"]);
     assert!(here.friends.doubt() && here.friends.doubt_follows());
     assert!(matches!(
-        here.friends.next(2, moment(0), Pace::From(moment(9))),
+        here.friends.next(2, moment(0), WorkPace::From(moment(9))),
         Work::Wait(at) if at == moment(9)
     ));
     assert!(here.friends.roster_changed());
     assert!(
-        matches!(here.friends.next(2, moment(0), Pace::From(moment(9))), Work::Look(some) if some == users(&["a"]))
+        matches!(here.friends.next(2, moment(0), WorkPace::From(moment(9))), Work::Look(some) if some == users(&["a"]))
     );
     assert_eq!(here.work(&["a", "b", "c"], &[]), 3);
 }

@@ -28,7 +28,7 @@ pub enum Work {
 
 /// When work without haste may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pace {
+pub enum WorkPace {
     Free,
     /// From this time on.
     From(Moment),

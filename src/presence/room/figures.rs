@@ -15,7 +15,7 @@ use crate::presence::published_viewers::PublishedViewers;
 use crate::presence::remote_viewers::RemoteViewers;
 use crate::presence::room_peaks::RoomPeaks;
 use crate::presence::slice::SetSize;
-use crate::presence::tally::{Tally, ViewerCount};
+use crate::presence::tally::{ViewerCount, ViewerTally};
 use crate::store::Peaks;
 
 /// Heartbeats read `size` and `tally`, which take no lock for them.
@@ -23,7 +23,7 @@ use crate::store::Peaks;
 pub struct RoomFigures {
     /// The sum of the sizes of the slices over all gateways, as the store last said.
     pub(in crate::presence) size: SetSize,
-    pub(in crate::presence) tally: Tally,
+    pub(in crate::presence) tally: ViewerTally,
     pub(super) remote: Mutex<RemoteViewers>,
     pub published: PublishedViewers,
     peaks: Mutex<RoomPeaks>,
@@ -38,7 +38,7 @@ impl RoomFigures {
     pub(super) fn new(peaks: Peaks, own: Arc<OwnLease>, clock: Clock) -> Self {
         Self {
             size: SetSize::default(),
-            tally: Tally::default(),
+            tally: ViewerTally::default(),
             remote: Mutex::default(),
             published: PublishedViewers::default(),
             peaks: Mutex::new(RoomPeaks::new(peaks)),

@@ -18,33 +18,36 @@ fn shown(at: Moment, figures: Figures) -> Shown {
     }
 }
 
-fn step(throttle: &mut Throttle, now: Moment, figures: Figures) -> Step {
+fn step(throttle: &mut Throttle, now: Moment, figures: Figures) -> ThrottleStep {
     throttle.step(shown(now, figures))
 }
 
 #[test]
 fn the_first_change_goes_out_at_once_and_the_rest_are_throttled() {
     let mut throttle = Throttle::default();
-    assert_eq!(step(&mut throttle, moment(0), figures(1, 1)), Step::Send);
+    assert_eq!(
+        step(&mut throttle, moment(0), figures(1, 1)),
+        ThrottleStep::Send
+    );
     assert_eq!(
         step(&mut throttle, moment(1_000), figures(2, 1)),
-        Step::Send
+        ThrottleStep::Send
     );
     assert_eq!(
         step(&mut throttle, moment(1_010), figures(3, 1)),
-        Step::At(moment(1_500))
+        ThrottleStep::At(moment(1_500))
     );
     assert_eq!(
         step(&mut throttle, moment(1_400), figures(9, 1)),
-        Step::At(moment(1_500))
+        ThrottleStep::At(moment(1_500))
     );
     assert_eq!(
         step(&mut throttle, moment(1_500), figures(9, 1)),
-        Step::Send
+        ThrottleStep::Send
     );
     assert_eq!(
         step(&mut throttle, moment(1_501), figures(9, 1)),
-        Step::Nothing
+        ThrottleStep::Nothing
     );
 }
 
@@ -74,22 +77,22 @@ fn a_new_dashboard_is_not_left_with_the_figures_it_was_told_first() {
     assert!(!throttle.note_first(shown(moment(1_000), figures(1, 0))));
     assert_eq!(
         step(&mut throttle, moment(1_001), figures(2, 0)),
-        Step::Send,
+        ThrottleStep::Send,
         "the first change goes out at once"
     );
     assert!(throttle.note_first(shown(moment(1_100), figures(3, 0))));
     assert_eq!(
         step(&mut throttle, moment(1_200), figures(2, 0)),
-        Step::At(moment(1_501))
+        ThrottleStep::At(moment(1_501))
     );
     assert_eq!(
         step(&mut throttle, moment(1_501), figures(2, 0)),
-        Step::Send,
+        ThrottleStep::Send,
         "it was told 3"
     );
     assert_eq!(
         step(&mut throttle, moment(2_100), figures(2, 0)),
-        Step::Nothing
+        ThrottleStep::Nothing
     );
 }
 
@@ -97,7 +100,7 @@ fn a_new_dashboard_is_not_left_with_the_figures_it_was_told_first() {
 fn viewers_who_keep_joining_do_not_starve_the_counts() {
     let mut throttle = Throttle::default();
     let sent = (0..10_000)
-        .filter(|now| step(&mut throttle, moment(*now), figures(1 + now, 1)) == Step::Send)
+        .filter(|now| step(&mut throttle, moment(*now), figures(1 + now, 1)) == ThrottleStep::Send)
         .count();
     assert_eq!(sent, 20);
 }
@@ -106,13 +109,16 @@ fn viewers_who_keep_joining_do_not_starve_the_counts() {
 fn zero_goes_out_at_once_but_flapping_is_bounded() {
     let mut throttle = Throttle::default();
     step(&mut throttle, moment(0), figures(1, 1));
-    assert_eq!(step(&mut throttle, moment(60), figures(1, 0)), Step::Send);
+    assert_eq!(
+        step(&mut throttle, moment(60), figures(1, 0)),
+        ThrottleStep::Send
+    );
     assert_eq!(
         step(&mut throttle, moment(70), figures(0, 0)),
-        Step::At(moment(110))
+        ThrottleStep::At(moment(110))
     );
     let flaps = (200..1_200)
-        .filter(|n| step(&mut throttle, moment(*n), figures(n % 2, 0)) == Step::Send)
+        .filter(|n| step(&mut throttle, moment(*n), figures(n % 2, 0)) == ThrottleStep::Send)
         .count();
     assert!(flaps <= 21, "{flaps}");
 }
@@ -125,7 +131,10 @@ fn who_goes_away_is_told_as_other_changes_are() {
         away: 1,
         ..shown(at, figures(2, 1))
     };
-    assert_eq!(throttle.step(away(moment(1_100))), Step::At(moment(1_500)));
-    assert_eq!(throttle.step(away(moment(1_500))), Step::Send);
-    assert_eq!(throttle.step(away(moment(2_500))), Step::Nothing);
+    assert_eq!(
+        throttle.step(away(moment(1_100))),
+        ThrottleStep::At(moment(1_500))
+    );
+    assert_eq!(throttle.step(away(moment(1_500))), ThrottleStep::Send);
+    assert_eq!(throttle.step(away(moment(2_500))), ThrottleStep::Nothing);
 }

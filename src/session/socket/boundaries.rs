@@ -4,7 +4,7 @@
 
 /// The part of a frame that the next byte belongs to.
 #[derive(Debug, Clone, Copy)]
-enum Next {
+enum NextByte {
     /// The first byte of a frame: its opcode, and whether it ends its message.
     Opcode,
     /// The mask's bit and the short length.
@@ -17,7 +17,7 @@ enum Next {
 
 #[derive(Debug)]
 pub(super) struct Boundaries {
-    next: Next,
+    next: NextByte,
     /// The last data frame does not end its message.
     in_message: bool,
     whole: bool,
@@ -28,7 +28,7 @@ pub(super) struct Boundaries {
 impl Boundaries {
     pub(super) fn new() -> Self {
         Self {
-            next: Next::Opcode,
+            next: NextByte::Opcode,
             in_message: false,
             whole: false,
             parts: 0,
@@ -39,7 +39,7 @@ impl Boundaries {
         while let Some((&byte, rest)) = bytes.split_first() {
             bytes = rest;
             match self.next {
-                Next::Opcode => {
+                NextByte::Opcode => {
                     // A control frame between the parts of a message is not a part of it.
                     let is_control = byte & 0x08 != 0;
                     if !is_control {
@@ -48,20 +48,20 @@ impl Boundaries {
                             self.parts = self.parts.saturating_add(1);
                         }
                     }
-                    self.next = Next::Length;
+                    self.next = NextByte::Length;
                 }
-                Next::Length => {
+                NextByte::Length => {
                     let mask = if byte & 0x80 == 0 { 0 } else { 4 };
                     match byte & 0x7f {
                         126 => {
-                            self.next = Next::LongLength {
+                            self.next = NextByte::LongLength {
                                 left: 2,
                                 length: 0,
                                 mask,
                             }
                         }
                         127 => {
-                            self.next = Next::LongLength {
+                            self.next = NextByte::LongLength {
                                 left: 8,
                                 length: 0,
                                 mask,
@@ -70,14 +70,14 @@ impl Boundaries {
                         length => self.expect(mask + u64::from(length)),
                     }
                 }
-                Next::LongLength { left, length, mask } => {
+                NextByte::LongLength { left, length, mask } => {
                     let length = length << 8 | u64::from(byte);
                     match left - 1 {
                         0 => self.expect(length.saturating_add(mask)),
-                        left => self.next = Next::LongLength { left, length, mask },
+                        left => self.next = NextByte::LongLength { left, length, mask },
                     }
                 }
-                Next::Body(left) => {
+                NextByte::Body(left) => {
                     let more = (left - 1).min(bytes.len() as u64);
                     bytes = &bytes[more as usize..];
                     self.expect(left - 1 - more);
@@ -89,16 +89,16 @@ impl Boundaries {
     fn expect(&mut self, body: u64) {
         match body {
             0 => {
-                self.next = Next::Opcode;
+                self.next = NextByte::Opcode;
                 self.whole = true;
             }
-            left => self.next = Next::Body(left),
+            left => self.next = NextByte::Body(left),
         }
     }
 
     /// Whether only whole messages have arrived.
     pub(super) fn is_between_messages(&self) -> bool {
-        matches!(self.next, Next::Opcode) && !self.in_message
+        matches!(self.next, NextByte::Opcode) && !self.in_message
     }
 
     /// Whether a frame was completed since the last call of [`Self::take_whole`].

@@ -50,7 +50,7 @@ fn socket(room: usize) -> (DuplexStream, Socket<DuplexStream>) {
     (ours, Socket::new(theirs, Vec::new()))
 }
 
-async fn hear(socket: &mut Socket<DuplexStream>) -> Received {
+async fn hear(socket: &mut Socket<DuplexStream>) -> ReceivedFrame {
     poll_fn(|cx| socket.poll_receive(cx))
         .await
         .expect("something")
@@ -59,7 +59,7 @@ async fn hear(socket: &mut Socket<DuplexStream>) -> Received {
 /// The next whole message.
 async fn next(socket: &mut Socket<DuplexStream>) -> Message {
     loop {
-        if let Received::Message(message) = hear(socket).await {
+        if let ReceivedFrame::Message(message) = hear(socket).await {
             return message;
         }
     }
@@ -239,7 +239,7 @@ async fn a_message_in_pieces_is_received_whole() {
         .write_all(&frame(0x1, false, b"in ", Length::Shortest))
         .await
         .unwrap();
-    assert_eq!(hear(&mut socket).await, Received::Part);
+    assert_eq!(hear(&mut socket).await, ReceivedFrame::Part);
     rest(&mut socket).await;
     assert!(!socket.is_idle(), "a piece is there");
     client
@@ -252,11 +252,11 @@ async fn a_message_in_pieces_is_received_whole() {
         .unwrap();
     assert_eq!(
         hear(&mut socket).await,
-        Received::Message(Message::Ping(b"ping".to_vec().into()))
+        ReceivedFrame::Message(Message::Ping(b"ping".to_vec().into()))
     );
     assert_eq!(
         hear(&mut socket).await,
-        Received::Message(Message::text("in pieces"))
+        ReceivedFrame::Message(Message::text("in pieces"))
     );
     socket.flush().await.unwrap();
     rest(&mut socket).await;
@@ -274,7 +274,7 @@ async fn every_piece_of_a_message_is_heard_when_it_is_whole() {
         client.write_all(&bytes[..5]).await.unwrap();
         rest(&mut socket).await;
         client.write_all(&bytes[5..]).await.unwrap();
-        assert_eq!(hear(&mut socket).await, Received::Part, "{piece}");
+        assert_eq!(hear(&mut socket).await, ReceivedFrame::Part, "{piece}");
         rest(&mut socket).await;
     }
     client
@@ -283,7 +283,7 @@ async fn every_piece_of_a_message_is_heard_when_it_is_whole() {
         .unwrap();
     assert_eq!(
         hear(&mut socket).await,
-        Received::Message(Message::text("piece by piece"))
+        ReceivedFrame::Message(Message::text("piece by piece"))
     );
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::sessions::SocketlessSessions;
-use super::{End, SocketlessSession};
+use super::{SessionEnd, SocketlessSession};
 use crate::base::clock::Moment;
 use crate::base::session_key::SessionKey;
 use crate::presence::conn::Signals;
@@ -95,7 +95,7 @@ impl SocketlessSessions {
             if let Some(session) = self.find(&ended.key)
                 && session.number() < ended.below
             {
-                self.finish_here(&session, End::Moved);
+                self.finish_here(&session, SessionEnd::Moved);
             }
         }
     }
@@ -114,7 +114,7 @@ impl SocketlessSessions {
             let Some((_, session)) = due else {
                 return;
             };
-            self.finish(&session, End::Moved);
+            self.finish(&session, SessionEnd::Moved);
         }
     }
 
@@ -122,7 +122,7 @@ impl SocketlessSessions {
     fn attend(&self, session: &Arc<SocketlessSession>) {
         let signals = session.take_signals(URGENT);
         if let Some(why) = self.end_of(session, signals) {
-            self.finish(session, End::Closed(why));
+            self.finish(session, SessionEnd::Closed(why));
             return;
         }
         if signals.has(Signals::MOVE) && session.note_told_to_move() {

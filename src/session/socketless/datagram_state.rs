@@ -38,7 +38,7 @@ pub(crate) enum Arrival {
 
 /// What a hello opened: the datagrams that follow it come from one address and carry its channel.
 #[derive(Debug)]
-pub(crate) struct Channel {
+pub(crate) struct DatagramChannel {
     /// Derived from the secret that all gateways share. Kept, because to derive it again costs more
     /// than to check a datagram.
     key: [u8; 32],
@@ -62,7 +62,7 @@ pub(crate) struct Opening {
     pub(crate) cookie_made_at: u32,
 }
 
-impl Channel {
+impl DatagramChannel {
     fn open(key: [u8; 32], opening: &Opening) -> Self {
         Self {
             key,
@@ -134,11 +134,11 @@ impl Channel {
 
 /// The state of one session's datagrams. It takes eight bytes until the session uses them.
 #[derive(Debug, Default)]
-pub(crate) struct DatagramState(Option<Box<Channel>>);
+pub(crate) struct DatagramState(Option<Box<DatagramChannel>>);
 
 impl DatagramState {
     /// The channel of the last hello; `None` before the first one.
-    pub(crate) fn channel(&mut self) -> Option<&mut Channel> {
+    pub(crate) fn channel(&mut self) -> Option<&mut DatagramChannel> {
         self.0.as_deref_mut()
     }
 
@@ -153,7 +153,7 @@ impl DatagramState {
                 return channel.arrive(opening.counter);
             }
         }
-        self.0 = Some(Box::new(Channel::open(key, opening)));
+        self.0 = Some(Box::new(DatagramChannel::open(key, opening)));
         Arrival::Fresh
     }
 }
@@ -195,7 +195,7 @@ mod tests {
     /// Pinned so that a growth is noticed: every viewer who uses datagrams has one.
     #[test]
     fn the_state_of_a_session_is_small() {
-        assert_eq!(size_of::<Channel>(), 64);
+        assert_eq!(size_of::<DatagramChannel>(), 64);
         assert_eq!(size_of::<DatagramState>(), 8);
     }
 

@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::attendant::NEWS;
 use super::sessions::SocketlessSessions;
-use super::{End, SocketlessSession, Way};
+use super::{SessionEnd, SocketlessSession, Way};
 use crate::auth::api_keys::{ApiKey, ApiKeys};
 use crate::base::clock::{Moment, millis};
 use crate::presence::conn::Signals;
@@ -26,13 +26,13 @@ const RETRY_TO: u64 = 2_500;
 
 /// One event for a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct ServerSentEvent {
     name: &'static str,
     /// A message as on a socket.
     data: Utf8Bytes,
 }
 
-impl Event {
+impl ServerSentEvent {
     fn new(name: &'static str, data: Utf8Bytes) -> Self {
         Self { name, data }
     }
@@ -89,7 +89,7 @@ pub(crate) struct EventStream {
     /// A dashboard's session ends with its stream.
     watches: bool,
     credential: Credential,
-    waiting: VecDeque<Event>,
+    waiting: VecDeque<ServerSentEvent>,
     last_id: u64,
     begun: bool,
     /// Whether the stream ends after the events that wait.
@@ -211,7 +211,7 @@ impl Drop for EventStream {
     fn drop(&mut self) {
         self.sessions.context.core.metrics.event_streams.dec();
         if self.watches {
-            self.session.end(End::Left);
+            self.session.end(SessionEnd::Left);
             return;
         }
         let mine = Some(self.wakes.clone());
@@ -248,7 +248,7 @@ impl SocketlessSession {
     }
 
     /// What changed since the client was told; at first, what is true now.
-    fn changes(&self) -> Vec<Event> {
+    fn changes(&self) -> Vec<ServerSentEvent> {
         let mut memberships = self.memberships.lock();
         let Some(memberships) = memberships.as_mut() else {
             return Vec::new();
@@ -261,10 +261,10 @@ impl SocketlessSession {
             memberships.new_counts()
         };
         for text in counts {
-            events.push(Event::new("counts", text));
+            events.push(ServerSentEvent::new("counts", text));
         }
         if let Some(text) = memberships.new_friends() {
-            events.push(Event::new("friends", text));
+            events.push(ServerSentEvent::new("friends", text));
         }
         events
     }
@@ -272,7 +272,7 @@ impl SocketlessSession {
 
 impl SocketlessSessions {
     /// Serves the signals that bring the client of a stream news; returns the news.
-    fn news(&self, session: &Arc<SocketlessSession>) -> Vec<Event> {
+    fn news(&self, session: &Arc<SocketlessSession>) -> Vec<ServerSentEvent> {
         let signals = session.take_signals(NEWS);
         if signals.has(Signals::ENDED) {
             return self.take_closed(session);
@@ -281,7 +281,7 @@ impl SocketlessSessions {
     }
 
     /// Gives up the lives that have ended. A session that is in none any more ends.
-    pub(super) fn take_closed(&self, session: &Arc<SocketlessSession>) -> Vec<Event> {
+    pub(super) fn take_closed(&self, session: &Arc<SocketlessSession>) -> Vec<ServerSentEvent> {
         let mut events = Vec::new();
         let is_over = {
             let mut memberships = session.memberships.lock();
@@ -290,37 +290,37 @@ impl SocketlessSessions {
             };
             for record in memberships.take_closed() {
                 let message = ServerMessage::closed(&record);
-                events.push(Event::new("closed", message.text(None)));
+                events.push(ServerSentEvent::new("closed", message.text(None)));
             }
             memberships.is_in_no_live()
         };
         if is_over {
-            self.finish(session, End::LiveClosed);
+            self.finish(session, SessionEnd::LiveClosed);
         }
         events
     }
 }
 
 /// Tells a client to open another stream elsewhere.
-fn reconnect() -> Event {
+fn reconnect() -> ServerSentEvent {
     let after_ms = rand::random_range(0..=drain::RECONNECT_WITHIN);
     let message = ServerMessage::Reconnect { after_ms };
-    Event::new("reconnect", message.text(None))
+    ServerSentEvent::new("reconnect", message.text(None))
 }
 
 /// Tells a client why its stream ends.
-fn unauthorized(why: &str) -> Event {
+fn unauthorized(why: &str) -> ServerSentEvent {
     let message = json!({"type": "unauthorized", "message": why});
-    Event::new("unauthorized", message.to_string().into())
+    ServerSentEvent::new("unauthorized", message.to_string().into())
 }
 
 /// What the back end wrote about the live of a viewer, if the client does not have it.
-fn info(memberships: &mut Memberships) -> Option<Event> {
+fn info(memberships: &mut Memberships) -> Option<ServerSentEvent> {
     let room = memberships.seat()?.room.clone();
     let info = memberships.info_to_tell(&room)?;
     let message = ServerMessage::Info {
         live_id: &room.record.live,
         told: InfoTold::of(&info),
     };
-    Some(Event::new("info", message.text(None)))
+    Some(ServerSentEvent::new("info", message.text(None)))
 }

@@ -57,7 +57,7 @@ impl Way {
 
 /// What a client learns of its live with an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct BeatAnswer {
     pub(crate) figures: Figures,
     /// Whether the user is a fan, as far as is known.
     pub(crate) fan: Fan,
@@ -67,7 +67,7 @@ pub(crate) struct Standing {
 
 /// Why a session ended on this gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum SessionEnd {
     /// Its client left.
     Left,
     LiveClosed,
@@ -77,7 +77,7 @@ enum End {
     Closed(Close),
 }
 
-impl End {
+impl SessionEnd {
     fn as_close(self) -> Close {
         match self {
             Self::Left | Self::LiveClosed => Close::ByClient,
@@ -226,7 +226,7 @@ impl SocketlessSession {
     }
 
     /// The figures of the joined live; `None` if the session has ended, or its live has.
-    pub(crate) fn standing(&self) -> Option<Standing> {
+    pub(crate) fn standing(&self) -> Option<BeatAnswer> {
         let mut memberships = self.memberships.lock();
         let memberships = memberships.as_mut()?;
         let figures = memberships.figures()?;
@@ -234,7 +234,7 @@ impl SocketlessSession {
         if seat.room.end().is_some() {
             return None;
         }
-        Some(Standing {
+        Some(BeatAnswer {
             figures,
             fan: seat.member.fan(),
             info_version: seat.room.info.version(),
@@ -242,7 +242,7 @@ impl SocketlessSession {
     }
 
     /// Ends the session: its user leaves the live. False if it had ended before.
-    fn end(&self, why: End) -> bool {
+    fn end(&self, why: SessionEnd) -> bool {
         let Some(mut memberships) = self.memberships.lock().take() else {
             return false;
         };

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{End, SocketlessSession, Way};
-use crate::auth::claims::Claims;
+use super::{SessionEnd, SocketlessSession, Way};
+use crate::auth::claims::TokenClaims;
 use crate::auth::presence_secret::PresenceSecret;
 use crate::auth::session_claims::SessionClaims;
 use crate::base::clock::{Moment, UnixMillis, millis};
@@ -49,7 +49,7 @@ const LONGEST_ID: usize = 6 << 10;
 pub(crate) struct Newcomer {
     pub(crate) identity: Identity,
     /// `None` with `--auth off`.
-    pub(crate) claims: Option<Arc<Claims>>,
+    pub(crate) claims: Option<Arc<TokenClaims>>,
     /// The permit of its address; `None` for an address that may have any number of sessions.
     pub(crate) permit: Option<KeyedPermit>,
 }
@@ -182,7 +182,7 @@ impl SocketlessSessions {
                 self.keep(&session);
             }
             Err(_) => {
-                session.end(End::Left);
+                session.end(SessionEnd::Left);
             }
         }
         begun
@@ -268,7 +268,7 @@ impl SocketlessSessions {
         match self.open.entry(session.key) {
             Entry::Occupied(there) if there.get().is_open() => {
                 let there = there.get().clone();
-                session.end(End::Left);
+                session.end(SessionEnd::Left);
                 return there;
             }
             Entry::Occupied(mut there) => {
@@ -292,7 +292,7 @@ impl SocketlessSessions {
         // A signal may have been set before there was a waker.
         self.signalled.push(session.clone());
         if self.ended.over(&session.key, session.number()).is_some() {
-            self.finish_here(session, End::Left);
+            self.finish_here(session, SessionEnd::Left);
         }
         session.clone()
     }
@@ -341,14 +341,14 @@ impl SocketlessSessions {
     }
 
     /// What the id of a session says of its user.
-    fn bearer(&self, conn: &Conn) -> Claims {
+    fn bearer(&self, conn: &Conn) -> TokenClaims {
         let counted = conn.identity.counted;
         match conn.claims() {
-            Some(claims) => Claims {
+            Some(claims) => TokenClaims {
                 counted,
-                ..Claims::clone(&claims)
+                ..TokenClaims::clone(&claims)
             },
-            None => Claims {
+            None => TokenClaims {
                 user: conn.identity.user.clone(),
                 role: conn.identity.role,
                 counted,
@@ -479,7 +479,7 @@ impl SocketlessSessions {
         }
         if let Some(session) = here {
             // It switched to another live on another gateway, and goes on here as one from there.
-            self.finish_here(&session, End::Moved);
+            self.finish_here(&session, SessionEnd::Moved);
         }
         self.check_room()?;
         let newcomer = Newcomer {
@@ -504,7 +504,7 @@ impl SocketlessSessions {
                 Ok(kept)
             }
             Err(why) => {
-                session.end(End::Left);
+                session.end(SessionEnd::Left);
                 Err(match why {
                     Denied::Refused(refusal) if refusal.code == ErrorCode::LiveNotOpen => {
                         self.look_again(&wish.live, epoch).await
@@ -543,7 +543,7 @@ impl SocketlessSessions {
             Ok(()) => {}
             Err(Denied::Refused(_)) => return Ok(None),
             Err(over) => {
-                self.finish_here(session, End::Moved);
+                self.finish_here(session, SessionEnd::Moved);
                 return Err(over);
             }
         }
@@ -611,7 +611,7 @@ impl SocketlessSessions {
             && session.number() <= number
         {
             session.conn.heard(self.context.core.clock.now());
-            self.finish_here(&session, End::Left);
+            self.finish_here(&session, SessionEnd::Left);
         }
     }
 
@@ -621,7 +621,7 @@ impl SocketlessSessions {
     }
 
     /// Ends a session on this gateway.
-    pub(super) fn finish(&self, session: &Arc<SocketlessSession>, why: End) {
+    pub(super) fn finish(&self, session: &Arc<SocketlessSession>, why: SessionEnd) {
         if let Some(over) = why.over()
             && !(over == Over::CrowdedOut && self.is_left_behind(session))
         {
@@ -648,7 +648,7 @@ impl SocketlessSessions {
     }
 
     /// Ends a session on this gateway. Another gateway may go on with it.
-    pub(super) fn finish_here(&self, session: &Arc<SocketlessSession>, why: End) {
+    pub(super) fn finish_here(&self, session: &Arc<SocketlessSession>, why: SessionEnd) {
         if !session.end(why) {
             return;
         }
@@ -709,7 +709,7 @@ impl SocketlessSessions {
                 return Ok(session.clone());
             }
         }
-        session.end(End::Left);
+        session.end(SessionEnd::Left);
         Err(LiveError::NotOpen(live.clone()).into())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::event_log::EventLog;
 use super::expiring::Expiring;
-use super::place::Place;
+use super::place::SlicePlace;
 use super::records::Records;
 use super::states::States;
 use super::user_slice::UserSlice;
@@ -14,15 +14,15 @@ use super::{MemoryStore, claimed_lives};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, Group, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::base::session_key::SessionKey;
-use crate::store::slice::Slice;
+use crate::store::slice::StoredSlice;
 use crate::store::{EndedSession, Event, LeaseTable, LiveRecord, Whereabouts};
 
 /// A copy of all data of a store, except who follows whom.
 #[derive(Debug)]
 pub struct Backup {
     lives: Records,
-    slices: Vec<(Place, Slice)>,
-    forgetting: VecDeque<(UnixMillis, Place, Epoch)>,
+    slices: Vec<(SlicePlace, StoredSlice)>,
+    forgetting: VecDeque<(UnixMillis, SlicePlace, Epoch)>,
     leases: LeaseTable,
     claims: HashMap<UserId, claimed_lives::ClaimedLives>,
     states: States,
@@ -83,7 +83,7 @@ impl MemoryStore {
 
     /// Sets one slice back to a copy; a slice that the copy does not have is lost.
     pub fn restore_slice(&self, backup: &Backup, slice: &SliceId) {
-        let place = Place::from(slice);
+        let place = SlicePlace::from(slice);
         match backup.slices.iter().find(|(kept, _)| *kept == place) {
             Some((_, kept)) => {
                 self.slices.insert(place, kept.clone());
@@ -96,12 +96,12 @@ impl MemoryStore {
 
     /// Loses a slice with all that belongs to it.
     pub fn lose_slice(&self, slice: &SliceId) {
-        self.slices.remove(&Place::from(slice));
+        self.slices.remove(&SlicePlace::from(slice));
     }
 
     /// Changes a slice as another program does, if there is one.
-    pub fn write_as_another_program(&self, slice: &SliceId, write: impl FnOnce(&mut Slice)) {
-        if let Some(mut slice) = self.slices.get_mut(&Place::from(slice)) {
+    pub fn write_as_another_program(&self, slice: &SliceId, write: impl FnOnce(&mut StoredSlice)) {
+        if let Some(mut slice) = self.slices.get_mut(&SlicePlace::from(slice)) {
             write(&mut slice);
         }
     }
@@ -132,7 +132,7 @@ impl MemoryStore {
     }
 
     /// Every slice, with its set.
-    pub fn all_slices(&self) -> Vec<(OnlineSet, Slice)> {
+    pub fn all_slices(&self) -> Vec<(OnlineSet, StoredSlice)> {
         self.slices
             .iter()
             .map(|slice| (slice.key().set.clone(), slice.value().clone()))

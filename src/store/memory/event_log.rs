@@ -15,12 +15,12 @@ use crate::store::{
 
 /// A capped stream.
 #[derive(Debug, Clone)]
-pub(crate) struct Stream<T> {
+pub(crate) struct CappedStream<T> {
     pub(crate) entries: BTreeMap<EntryId, T>,
     last: EntryId,
 }
 
-impl<T> Default for Stream<T> {
+impl<T> Default for CappedStream<T> {
     fn default() -> Self {
         Self {
             entries: BTreeMap::new(),
@@ -29,7 +29,7 @@ impl<T> Default for Stream<T> {
     }
 }
 
-impl<T: Clone> Stream<T> {
+impl<T: Clone> CappedStream<T> {
     pub(crate) fn append(&mut self, entry: T, kept: u64, now: UnixMillis) {
         self.append_and_trim(entry, kept, now);
     }
@@ -80,14 +80,14 @@ impl<T: Clone> Stream<T> {
 
 /// How far the senders of a queue have read.
 #[derive(Debug, Clone, Default)]
-struct Group {
+struct SenderGroup {
     last: EntryId,
     unacknowledged: BTreeSet<EntryId>,
     /// How many entries were trimmed before any sender read them, since the last look.
     lost: u64,
 }
 
-impl Group {
+impl SenderGroup {
     fn beginning_at(begin: UnixMillis) -> Self {
         Self {
             last: EntryId(begin, 0),
@@ -95,7 +95,7 @@ impl Group {
         }
     }
 
-    fn waiting(&self, stream: &Stream<Event>) -> u64 {
+    fn waiting(&self, stream: &CappedStream<Event>) -> u64 {
         let unread = stream
             .entries
             .range((Bound::Excluded(self.last), Bound::Unbounded));
@@ -109,7 +109,7 @@ impl Group {
         }
     }
 
-    fn read(&mut self, stream: &Stream<Event>, request: &ReadEvents) -> SenderTurn {
+    fn read(&mut self, stream: &CappedStream<Event>, request: &ReadEvents) -> SenderTurn {
         let waiting = self.waiting(stream);
         let mut events = Vec::new();
         let mut lost = 0;
@@ -149,7 +149,7 @@ impl Group {
 /// The senders of a queue.
 #[derive(Debug, Clone, Default)]
 struct Senders {
-    group: Option<Group>,
+    group: Option<SenderGroup>,
     turn: Option<(GatewayId, UnixMillis)>,
 }
 
@@ -165,15 +165,15 @@ impl Senders {
 /// What is known of a webhook.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Webhook {
-    replays: Stream<Event>,
-    pub(crate) dead: Stream<DeadEvent>,
+    replays: CappedStream<Event>,
+    pub(crate) dead: CappedStream<DeadEvent>,
     senders: BTreeMap<QueueKind, Senders>,
 }
 
 /// All that is known of events.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EventLog {
-    stream: Stream<Event>,
+    stream: CappedStream<Event>,
     /// The ids of the events that were appended within [`APPENDED_KNOWN`].
     appended: HashSet<String>,
     /// The same, oldest first, with the time.
@@ -262,7 +262,7 @@ impl EventLog {
         };
         let group = senders
             .group
-            .get_or_insert_with(|| Group::beginning_at(request.begin));
+            .get_or_insert_with(|| SenderGroup::beginning_at(request.begin));
         group.read(stream, request)
     }
 
@@ -280,17 +280,17 @@ impl EventLog {
         gateway: &GatewayId,
         entry: EntryId,
         now: UnixMillis,
-    ) -> Burial {
+    ) -> EventBurial {
         let senders = self.senders(queue);
         if !senders.is_sender(gateway, now) {
-            return Burial::NotTheSender;
+            return EventBurial::NotTheSender;
         }
         let waited = match &mut senders.group {
             Some(group) => group.unacknowledged.remove(&entry),
             None => false,
         };
         if !waited {
-            return Burial::Before;
+            return EventBurial::Before;
         }
         let is_due = match queue.kind {
             // Its entries are trimmed, and never erased.
@@ -300,7 +300,11 @@ impl EventLog {
                 replays.entries.contains_key(&entry)
             }
         };
-        if is_due { Burial::Due } else { Burial::Gone }
+        if is_due {
+            EventBurial::Due
+        } else {
+            EventBurial::Gone
+        }
     }
 
     pub(crate) fn end_sending(&mut self, queue: &WebhookQueue, gateway: &GatewayId) {
@@ -327,7 +331,7 @@ impl EventLog {
 
 /// What became of the wish to give an event up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Burial {
+pub(crate) enum EventBurial {
     /// It waited, and does no longer. The caller adds it to the events that were given up.
     Due,
     /// It did not wait any more.

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use super::counts::left_until_due;
-use super::event_log::Burial;
+use super::event_log::EventBurial;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::base::webhook_name::WebhookName;
@@ -93,14 +93,14 @@ impl Events for MemoryStore {
         let now = self.now();
         let mut log = self.events.lock();
         match log.bury(queue, gateway, entry, now) {
-            Burial::Due => {
+            EventBurial::Due => {
                 let webhook = log.webhook(&queue.webhook);
                 webhook.append_dead(dead.clone(), kept, now);
                 Ok(BuryReply::Buried)
             }
-            Burial::Before => Ok(BuryReply::Buried),
-            Burial::Gone => Ok(BuryReply::Gone),
-            Burial::NotTheSender => Ok(BuryReply::NotTheSender),
+            EventBurial::Before => Ok(BuryReply::Buried),
+            EventBurial::Gone => Ok(BuryReply::Gone),
+            EventBurial::NotTheSender => Ok(BuryReply::NotTheSender),
         }
     }
 

@@ -5,16 +5,17 @@ use std::hash::Hash;
 
 use crate::base::clock::UnixMillis;
 
+/// A value that is forgotten at a time.
 #[derive(Debug, Clone)]
-struct Kept<V> {
-    value: V,
-    until: UnixMillis,
+pub(crate) struct ExpiringValue<V> {
+    pub(crate) value: V,
+    pub(crate) until: UnixMillis,
 }
 
 /// Values by their names, each until its time is over.
 #[derive(Debug, Clone)]
 pub(crate) struct Expiring<K, V> {
-    kept: HashMap<K, Kept<V>>,
+    kept: HashMap<K, ExpiringValue<V>>,
     /// The same, in the order in which they are due to be forgotten.
     due: BTreeSet<(UnixMillis, K)>,
 }
@@ -41,7 +42,8 @@ impl<K: Clone + Eq + Hash + Ord, V: Clone> Expiring<K, V> {
 
     pub(crate) fn put(&mut self, name: &K, value: V, until: UnixMillis) {
         self.remove(name);
-        self.kept.insert(name.clone(), Kept { value, until });
+        self.kept
+            .insert(name.clone(), ExpiringValue { value, until });
         self.due.insert((until, name.clone()));
     }
 

@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId};
-use crate::store::slice::Slice;
+use crate::store::slice::StoredSlice;
 use crate::store::{
     ChangeLive, ChangeReply, CloseLive, CloseReply, FinishClose, ListedLive, LiveRecord, LiveState,
-    LiveStore, OpenLive, OpenReply, Standing, StoreResult,
+    LiveStore, OpenLive, OpenReply, RecordStanding, StoreResult,
 };
 
 #[async_trait]
@@ -20,7 +20,7 @@ impl LiveStore for MemoryStore {
     async fn open_live(&self, request: &OpenLive) -> StoreResult<OpenReply> {
         let mut floor = Epoch(0);
         for slice in request.all_slices() {
-            if let Some(fence) = self.read(&slice, Slice::fence) {
+            if let Some(fence) = self.read(&slice, StoredSlice::fence) {
                 floor = floor.max(fence.epoch());
             }
         }
@@ -49,9 +49,9 @@ impl LiveStore for MemoryStore {
         records
     }
 
-    async fn keep_live(&self, known: &LiveRecord, message: &str) -> StoreResult<Standing> {
+    async fn keep_live(&self, known: &LiveRecord, message: &str) -> StoreResult<RecordStanding> {
         let standing = self.lives.lock().keep(known);
-        if standing == Standing::Rewritten {
+        if standing == RecordStanding::Rewritten {
             self.publish_on_live(&known.live, message);
         }
         Ok(standing)

@@ -14,13 +14,13 @@ use crate::store::removals::RemovalLog;
 use crate::store::{
     ChangeLive, ChangeReply, CloseLive, CloseReason, CloseReply, Closure, Counted, Figures,
     FinishClose, Happened, Info, ListedLive, LiveChange, LiveRecord, LiveState, MAX_RECORD_FIELDS,
-    OpenLive, OpenReply, Peaks, PendingEvent, Rank, RankedLive, RecordEvents, Standing, Sums,
+    OpenLive, OpenReply, Peaks, PendingEvent, Rank, RankedLive, RecordEvents, RecordStanding, Sums,
     Uniques,
 };
 
 /// A record, and what belongs to its epoch.
 #[derive(Debug, Clone)]
-pub(crate) struct Kept {
+pub(crate) struct KeptRecord {
     pub(crate) record: LiveRecord,
     /// The number of the last event that was noted.
     pub(crate) last_event: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Kept {
     pub(crate) book: RemovalLog,
 }
 
-impl Kept {
+impl KeptRecord {
     fn new(record: LiveRecord, book: RemovalLog) -> Self {
         Self {
             record,
@@ -159,7 +159,7 @@ fn place_of(ranked: &RankedLive) -> (u64, &LiveId) {
 /// Every record of the store.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Records {
-    pub(crate) kept: HashMap<LiveId, Kept>,
+    pub(crate) kept: HashMap<LiveId, KeptRecord>,
     pub(crate) listed: List,
     /// Closed epochs and their streamers, in the order in which they are due to be forgotten.
     closed: VecDeque<(UnixMillis, LiveEpoch, UserId)>,
@@ -185,7 +185,7 @@ impl Records {
     pub(crate) fn erase(&mut self, lives: &[LiveId], now: UnixMillis) {
         self.erased.retain(|_, erased| erased.until > now);
         for live in lives {
-            if let Some(Kept { record, .. }) = self.kept.remove(live) {
+            if let Some(KeptRecord { record, .. }) = self.kept.remove(live) {
                 let erased = Erased {
                     epoch: record.epoch,
                     closed_at: record.closure.map_or(0, |closure| closure.at),
@@ -237,14 +237,14 @@ impl Records {
         };
         self.listed.take(&request.live);
         self.listed.put(&request.live, now);
-        let mut kept = Kept::new(record, RemovalLog::default());
+        let mut kept = KeptRecord::new(record, RemovalLog::default());
         kept.note(Happened::Opened, now);
         let record = kept.record.clone();
         self.kept.insert(request.live.clone(), kept);
         OpenReply::Opened(record)
     }
 
-    pub(crate) fn keep(&mut self, known: &LiveRecord) -> Standing {
+    pub(crate) fn keep(&mut self, known: &LiveRecord) -> RecordStanding {
         // Epochs only grow, so a record of an older epoch came back from a backup.
         let kept = self
             .kept
@@ -254,7 +254,7 @@ impl Records {
             if let Some(erased) = self.erased.get(&known.live)
                 && erased.epoch >= known.epoch
             {
-                return Standing::Over(LiveRecord {
+                return RecordStanding::Over(LiveRecord {
                     state: LiveState::Closed,
                     closure: Some(Closure {
                         reason: CloseReason::Requested,
@@ -277,11 +277,11 @@ impl Records {
             };
             self.listed.put(&record.live, record.opened_at);
             self.kept
-                .insert(known.live.clone(), Kept::new(record, book));
-            return Standing::Rewritten;
+                .insert(known.live.clone(), KeptRecord::new(record, book));
+            return RecordStanding::Rewritten;
         };
         if !kept.record.is_open_in(known.epoch) {
-            return Standing::Over(kept.record.clone());
+            return RecordStanding::Over(kept.record.clone());
         }
         kept.record.peaks = kept.record.peaks.max(known.peaks);
         kept.book.leap_over(known.removals);
@@ -291,7 +291,7 @@ impl Records {
             kept.record.info = known.info.clone();
             kept.record.terms = known.terms.clone();
         }
-        Standing::Open {
+        RecordStanding::Open {
             removals: kept.record.removals,
             version: kept.record.version,
         }
@@ -330,7 +330,7 @@ impl Records {
         let Some(kept) = self.kept.get_mut(&request.live) else {
             return CloseReply::Absent;
         };
-        let Kept { record, book, .. } = kept;
+        let KeptRecord { record, book, .. } = kept;
         if request.epoch != record.epoch {
             return CloseReply::OtherEpoch(record.clone());
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use super::records::Kept;
+use super::records::KeptRecord;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::store::{
@@ -25,7 +25,7 @@ impl MemoryStore {
         &self,
         live: &LiveId,
         epoch: Epoch,
-        write: impl FnOnce(&mut Kept, UnixMillis) -> T,
+        write: impl FnOnce(&mut KeptRecord, UnixMillis) -> T,
     ) -> Result<T, Shut> {
         let now = self.now();
         let mut lives = self.lives.lock();

@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::place::Place;
+use super::place::SlicePlace;
 use super::{KEEP_CLOSED_FENCE, MemoryStore};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, Group, OnlineSet, SliceId, UserId};
-use crate::store::slice::Slice;
+use crate::store::slice::StoredSlice;
 use crate::store::{
     Apply, ApplyReply, ClaimsPage, Entries, Fence, MemberPage, Pass, Passed, SliceLook,
     SliceTotals, Slices, StoreResult,
 };
 
 impl MemoryStore {
-    pub(crate) fn read<T>(&self, slice: &SliceId, read: impl FnOnce(&Slice) -> T) -> T {
-        match self.slices.get(&Place::from(slice)) {
+    pub(crate) fn read<T>(&self, slice: &SliceId, read: impl FnOnce(&StoredSlice) -> T) -> T {
+        match self.slices.get(&SlicePlace::from(slice)) {
             Some(found) => read(&found),
-            None => read(&Slice::default()),
+            None => read(&StoredSlice::default()),
         }
     }
 
@@ -35,9 +35,9 @@ impl MemoryStore {
         &self,
         slice: &SliceId,
         present: impl Iterator<Item = &'a UserId>,
-        change: impl FnOnce(&mut Slice) -> T,
+        change: impl FnOnce(&mut StoredSlice) -> T,
     ) -> T {
-        let place = Place::from(slice);
+        let place = SlicePlace::from(slice);
         let mut seen = if slice.set == OnlineSet::Users {
             Some(self.user_slice(slice.index))
         } else {
@@ -72,7 +72,7 @@ impl MemoryStore {
     }
 
     /// Drops a slice that is closed in this epoch and keeps no sessions.
-    pub(crate) fn drop_if_over(&self, place: &Place, epoch: Epoch) {
+    pub(crate) fn drop_if_over(&self, place: &SlicePlace, epoch: Epoch) {
         self.slices.remove_if(place, |_, slice| {
             slice.fence() == Some(Fence::Closed(epoch)) && !slice.has_stays()
         });
@@ -80,7 +80,7 @@ impl MemoryStore {
 
     /// Queues a closed slice to be forgotten, and drops the slices that are due. Each close drops
     /// at most two others.
-    fn forget_later(&self, place: Place, epoch: Epoch) {
+    fn forget_later(&self, place: SlicePlace, epoch: Epoch) {
         let now = self.now();
         let mut due = Vec::new();
         let mut line = self.forgetting.lock();
@@ -123,7 +123,7 @@ impl Slices for MemoryStore {
     }
 
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals> {
-        let place = Place::from(slice);
+        let place = SlicePlace::from(slice);
         let (totals, moved) = self.slices.entry(place.clone()).or_default().close(epoch);
         if moved {
             self.forget_later(place, epoch);

@@ -37,7 +37,7 @@ type AnyState = Arc<dyn Any + Send + Sync>;
 
 /// The state of one feature, how to copy it, and how to erase a user from it.
 #[derive(Clone)]
-struct Stored {
+struct FeatureState {
     value: AnyState,
     copy: fn(&AnyState) -> AnyState,
     erase: fn(&AnyState, &mut StateErasure<'_>),
@@ -58,7 +58,7 @@ fn erase<T: State>(value: &AnyState, erasure: &mut StateErasure<'_>) {
 
 /// The states of features, by their types.
 #[derive(Default)]
-pub(crate) struct States(Mutex<HashMap<TypeId, Stored>>);
+pub(crate) struct States(Mutex<HashMap<TypeId, FeatureState>>);
 
 impl fmt::Debug for States {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -73,7 +73,7 @@ impl States {
             .0
             .lock()
             .entry(TypeId::of::<T>())
-            .or_insert_with(|| Stored {
+            .or_insert_with(|| FeatureState {
                 value: Arc::new(Mutex::new(T::default())),
                 copy: copy::<T>,
                 erase: erase::<T>,
@@ -98,7 +98,7 @@ impl States {
 
     /// Erases a user from all states. Locks one after the other.
     pub(crate) fn erase(&self, erasure: &mut StateErasure<'_>) {
-        let states: Vec<Stored> = self.0.lock().values().cloned().collect();
+        let states: Vec<FeatureState> = self.0.lock().values().cloned().collect();
         for state in states {
             (state.erase)(&state.value, erasure);
         }

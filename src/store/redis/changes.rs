@@ -30,7 +30,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// A change of several keys, as its note describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum NotedChange {
     Follow {
         user: UserId,
         streamer: UserId,
@@ -48,7 +48,7 @@ pub(crate) enum Change {
 
 /// A change that has begun.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct BegunChange {
     key: String,
     what: String,
     stamp: String,
@@ -56,7 +56,7 @@ pub(crate) struct Begun {
     is_new: bool,
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for NotedChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Follow { user, streamer } => write!(f, "a follow of {streamer} by {user}"),
@@ -66,7 +66,7 @@ impl fmt::Display for Change {
     }
 }
 
-impl Change {
+impl NotedChange {
     /// The name of the thing that changes. There is one change of it at a time.
     fn what(&self) -> String {
         match self {
@@ -126,20 +126,20 @@ impl Change {
 
 /// Reads a field of the hash of notes: a change, and the time at which it began. `None` if another
 /// program wrote it.
-fn read_note(what: &str, note: &str) -> Option<(Change, UnixMillis)> {
+fn read_note(what: &str, note: &str) -> Option<(NotedChange, UnixMillis)> {
     let (began, how) = note.split_once(' ')?;
     let began = began.parse().ok()?;
-    Some((Change::read(what, how)?, began))
+    Some((NotedChange::read(what, how)?, began))
 }
 
 impl RedisCalls {
-    pub(crate) fn changes_key(&self, change: &Change) -> String {
+    pub(crate) fn changes_key(&self, change: &NotedChange) -> String {
         self.keys().changes(change.user().xxh3() % PARTITIONS)
     }
 
     /// Begins a change, once no other change of the same thing is under way. Finishes a change that
     /// another gateway left.
-    pub(crate) async fn begin_change(&self, change: &Change) -> StoreResult<Begun> {
+    pub(crate) async fn begin_change(&self, change: &NotedChange) -> StoreResult<BegunChange> {
         let key = self.changes_key(change);
         let what = change.what();
         loop {
@@ -150,7 +150,7 @@ impl RedisCalls {
                 .await?;
             match reply.text()?.as_str() {
                 "begun" => {
-                    return Ok(Begun {
+                    return Ok(BegunChange {
                         key,
                         what,
                         stamp: reply.text()?,
@@ -158,7 +158,7 @@ impl RedisCalls {
                     });
                 }
                 "busy" => sleep(RETRY_DELAY).await,
-                "left" => match Change::read(&what, &reply.text()?) {
+                "left" => match NotedChange::read(&what, &reply.text()?) {
                     Some(left) => {
                         Box::pin(self.finish_change(&left)).await?;
                     }
@@ -170,7 +170,7 @@ impl RedisCalls {
     }
 
     /// Deletes the note. If that fails, the walk does the change once more, which changes nothing.
-    pub(crate) async fn end_change(&self, begun: &Begun) {
+    pub(crate) async fn end_change(&self, begun: &BegunChange) {
         let args = args![begun.what, begun.stamp];
         if let Err(error) = self
             .router
@@ -183,7 +183,11 @@ impl RedisCalls {
 
     /// Passes on the answer of a change's first write. If that write did nothing, this ends a new
     /// change.
-    pub(crate) async fn or_end<T>(&self, begun: &Begun, first: StoreResult<T>) -> StoreResult<T> {
+    pub(crate) async fn or_end<T>(
+        &self,
+        begun: &BegunChange,
+        first: StoreResult<T>,
+    ) -> StoreResult<T> {
         if begun.is_new && first.as_ref().is_err_and(StoreError::did_nothing) {
             self.end_change(begun).await;
         }
@@ -191,7 +195,7 @@ impl RedisCalls {
     }
 
     /// Finishes a change that was left. False if it is still under way, or over.
-    pub(crate) async fn finish_change(&self, change: &Change) -> StoreResult<bool> {
+    pub(crate) async fn finish_change(&self, change: &NotedChange) -> StoreResult<bool> {
         let guards = self.guards(change).await?;
         let key = self.changes_key(change);
         let what = change.what();
@@ -205,33 +209,33 @@ impl RedisCalls {
             "busy" | "over" => return Ok(false),
             other => return Err(nonsense(format!("a change that was left answered {other}"))),
         }
-        let begun = Begun {
+        let begun = BegunChange {
             key,
             what,
             stamp: reply.text()?,
             is_new: false,
         };
         match change {
-            Change::Follow { user, streamer } => {
+            NotedChange::Follow { user, streamer } => {
                 self.write_follow(user, streamer, "", &begun, guards)
                     .await?;
             }
-            Change::Unfollow { user, streamer } => {
+            NotedChange::Unfollow { user, streamer } => {
                 self.write_unfollow(user, streamer, &begun, guards).await?;
             }
-            Change::Login { user, login } => self.settle_login(user, login, guards[0]).await?,
+            NotedChange::Login { user, login } => self.settle_login(user, login, guards[0]).await?,
         }
         self.end_change(&begun).await;
         Ok(true)
     }
 
     /// The time until which the nodes of a change's two keys accept its writes.
-    pub(crate) async fn guards(&self, change: &Change) -> StoreResult<[UnixMillis; 2]> {
+    pub(crate) async fn guards(&self, change: &NotedChange) -> StoreResult<[UnixMillis; 2]> {
         let [first, second] = match change {
-            Change::Follow { user, streamer } | Change::Unfollow { user, streamer } => {
+            NotedChange::Follow { user, streamer } | NotedChange::Unfollow { user, streamer } => {
                 self.edge_keys(user, streamer)
             }
-            Change::Login { user, .. } => [self.keys().users(), self.keys().user(user)],
+            NotedChange::Login { user, .. } => [self.keys().users(), self.keys().user(user)],
         };
         Ok([
             self.router.not_after(&first).await?,
@@ -240,7 +244,7 @@ impl RedisCalls {
     }
 
     /// The changes that are noted now, up to [`MAX_BATCH`] of each partition.
-    pub(crate) async fn noted_changes(&self) -> StoreResult<Vec<(Change, UnixMillis)>> {
+    pub(crate) async fn noted_changes(&self) -> StoreResult<Vec<(NotedChange, UnixMillis)>> {
         let mut scans = Vec::new();
         for partition in 0..PARTITIONS {
             let key = self.keys().changes(partition);
@@ -280,21 +284,24 @@ mod tests {
     fn a_note_is_read_as_it_was_written() {
         let user = |id| UserId::parse(id).unwrap();
         let changes = [
-            Change::Follow {
+            NotedChange::Follow {
                 user: user("u1"),
                 streamer: user("s:1"),
             },
-            Change::Unfollow {
+            NotedChange::Unfollow {
                 user: user("u@1"),
                 streamer: user("s1"),
             },
-            Change::Login {
+            NotedChange::Login {
                 user: user("u1"),
                 login: Login::parse("Ann").unwrap(),
             },
         ];
         for change in changes {
-            assert_eq!(Change::read(&change.what(), &change.how()), Some(change));
+            assert_eq!(
+                NotedChange::read(&change.what(), &change.how()),
+                Some(change)
+            );
         }
         for (what, how) in [
             ("u1", "follow"),
@@ -303,7 +310,7 @@ mod tests {
             ("u1", "login "),
             ("", ""),
         ] {
-            assert_eq!(Change::read(what, how), None, "{what} {how}");
+            assert_eq!(NotedChange::read(what, how), None, "{what} {how}");
         }
     }
 }

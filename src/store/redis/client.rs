@@ -47,12 +47,12 @@ const RECONNECT_JITTER_MS: u32 = 100;
 pub(crate) struct Connector {
     address: Address,
     tls: Option<TlsConfig>,
-    probes: Probes,
+    probes: AllowedProbes,
 }
 
 /// How a watchdog may probe a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Probes {
+pub(crate) enum AllowedProbes {
     /// It writes a canary and reads it back.
     Canary,
     /// It changes nothing, so it cannot tell a replica from a master.
@@ -63,7 +63,7 @@ impl Connector {
     pub(crate) fn of(
         address: Address,
         ca: Option<&Path>,
-        probes: Probes,
+        probes: AllowedProbes,
     ) -> Result<Self, ConnectError> {
         let tls = if address.tls {
             Some(tls::trust(ca).map_err(ConnectError::Trust)?)
@@ -81,7 +81,7 @@ impl Connector {
         &self.address
     }
 
-    pub(crate) fn probes(&self) -> Probes {
+    pub(crate) fn probes(&self) -> AllowedProbes {
         self.probes
     }
 
@@ -205,13 +205,13 @@ impl Connector {
 }
 
 /// The task that keeps a connection up, until this is dropped.
-pub(crate) type Connection = AbortOnDropHandle<Result<(), Error>>;
+pub(crate) type ConnectionTask = AbortOnDropHandle<Result<(), Error>>;
 
 /// Begins to connect. The future is the outcome of the first attempt.
 pub(crate) fn connect(
     client: &Client,
 ) -> (
-    Connection,
+    ConnectionTask,
     impl Future<Output = Result<(), Error>> + Send + use<>,
 ) {
     let waiting = client.clone();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::paging::{Order, Scored};
+use super::paging::{PageOrder, Scored};
 use super::reply::{Reply, nonsense, score};
 use super::{RedisCalls, args, keys, scripts};
 use crate::base::clock::millis;
@@ -135,7 +135,7 @@ impl Counts for RedisCalls {
     ) -> StoreResult<Vec<RankedLive>> {
         let after = after.map(|last| (last.live.as_str().to_owned(), last.figure));
         let key = self.keys().top(rank);
-        self.page(&key, Order::Down, after, limit, read_ranked)
+        self.page(&key, PageOrder::Down, after, limit, read_ranked)
             .await
     }
 }

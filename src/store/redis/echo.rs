@@ -283,12 +283,12 @@ mod tests {
     use super::*;
 
     /// An echo channel, and the begin of its time.
-    struct Watch {
+    struct EchoWatch {
         channel: EchoChannel,
         began: Instant,
     }
 
-    impl Watch {
+    impl EchoWatch {
         fn begin() -> Self {
             Self {
                 channel: EchoChannel::default(),
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_gateway_whose_words_come_back_is_heard() {
-        let mut watch = Watch::begin();
+        let mut watch = EchoWatch::begin();
         for renewal in 0..5_u32 {
             let word = format!("a {renewal}");
             assert!(watch.renews(f64::from(renewal) * 2.0, &word));
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_gateway_whose_word_is_lost_is_not_heard_until_one_comes_back() {
-        let mut watch = Watch::begin();
+        let mut watch = EchoWatch::begin();
         watch.renews(0.0, "a 1");
         assert!(watch.renews(2.0, "a 2") && watch.channel.is_unheard);
         watch.channel.hear("a 1");
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_gateway_that_renews_often_waits_as_long_for_its_word() {
-        let mut watch = Watch::begin();
+        let mut watch = EchoWatch::begin();
         watch.renews(0.0, "a 0");
         for tenth in 1..10_u32 {
             assert!(!watch.renews(f64::from(tenth) / 10.0, &format!("a {tenth}")));
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_new_subscription_excuses_one_missed_word() {
-        let mut watch = Watch::begin();
+        let mut watch = EchoWatch::begin();
         watch.renews(0.0, "a 1");
         watch.channel.subscribed();
         assert!(watch.renews(2.0, "a 2") && !watch.channel.is_unheard);
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_gateway_whose_subscriptions_end_again_and_again_is_not_heard() {
-        let mut watch = Watch::begin();
+        let mut watch = EchoWatch::begin();
         for renewal in 0..3_u32 {
             watch.renews(f64::from(renewal) * 2.0, &format!("a {renewal}"));
             watch.channel.subscribed();
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_word_that_did_not_go_out_is_not_missed_and_makes_nobody_heard() {
-        let mut watch = Watch::begin();
+        let mut watch = EchoWatch::begin();
         watch.renews(0.0, "a 1");
         assert!(!watch.channel.forget("a 0") && watch.channel.forget("a 1"));
         assert!(watch.renews(2.0, "a 2") && !watch.channel.is_unheard);

@@ -1,5 +1,5 @@
 //! What an erasure asks of the owners of keys. Most keys it erases by what their [`Family`] says;
-//! for the others their owner, the core or a feature, has an [`Eraser`]. An erasure goes over all
+//! for the others their owner, the core or a feature, has a [`FamilyEraser`]. An erasure goes over all
 //! keys, and touches each by itself, because keys of a cluster lie in different slots.
 
 use async_trait::async_trait;
@@ -90,11 +90,11 @@ pub(crate) trait ErasesKeys: Sync {
 }
 
 /// A family, and who erases users from its keys.
-pub(crate) type Eraser = (&'static Family, &'static dyn ErasesKeys);
+pub(crate) type FamilyEraser = (&'static Family, &'static dyn ErasesKeys);
 
 /// All that owners of keys have for erasures. The list is put together above the core, because
 /// features own keys.
 pub(crate) trait AllErasers {
     /// Those of the families that name users [`super::family::Names::Otherwise`], or in a large key.
-    fn erasers(&self) -> Vec<Eraser>;
+    fn erasers(&self) -> Vec<FamilyEraser>;
 }

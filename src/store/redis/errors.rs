@@ -1,6 +1,6 @@
 //! The one place that reads the client library's errors: the server's code, the meaning for the
 //! caller of the store, and the node to which a cluster redirects a call. All other code decides on
-//! [`ServerError`], [`Failure`] or [`StoreError`], never on a text.
+//! [`ServerError`], [`NotDone`] or [`StoreError`], never on a text.
 
 use fred::error::{Error, ErrorKind};
 
@@ -111,7 +111,7 @@ impl ServerError {
 
 /// Why a node did not do a command.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum NotDone {
     /// The slot belongs to that node. Nothing was done.
     Moved(Host),
     /// The slot is moving to that node, and these keys are there already. Nothing was done.
@@ -124,7 +124,7 @@ pub(crate) enum Failure {
     Other(StoreError),
 }
 
-impl Failure {
+impl NotDone {
     /// Reads an error with which this node answered.
     pub(crate) fn of(error: &Error, asked: &Host) -> Self {
         match ServerError::of(error) {
@@ -143,17 +143,17 @@ impl Failure {
     }
 }
 
-impl From<Failure> for StoreError {
-    fn from(failure: Failure) -> Self {
+impl From<NotDone> for StoreError {
+    fn from(failure: NotDone) -> Self {
         match failure {
-            Failure::Moved(to) => Self::Refused(format!(
+            NotDone::Moved(to) => Self::Refused(format!(
                 "MOVED to {to}, which this URL's scheme does not follow"
             )),
-            Failure::Ask(to) => {
+            NotDone::Ask(to) => {
                 Self::Refused(format!("ASK {to}, which this URL's scheme does not follow"))
             }
-            Failure::UnknownScript => Self::Refused("NOSCRIPT".to_owned()),
-            Failure::Replica(error) | Failure::Other(error) => error,
+            NotDone::UnknownScript => Self::Refused("NOSCRIPT".to_owned()),
+            NotDone::Replica(error) | NotDone::Other(error) => error,
         }
     }
 }
@@ -354,19 +354,19 @@ mod tests {
     fn a_redirection_names_a_node() {
         let asked = Host::new("10.0.0.9", 7000);
         let read =
-            |details: &'static str| Failure::of(&Error::new(ErrorKind::Cluster, details), &asked);
+            |details: &'static str| NotDone::of(&Error::new(ErrorKind::Cluster, details), &asked);
         assert!(
-            matches!(read("MOVED 3999 10.0.0.1:6381"), Failure::Moved(to) if to == Host::new("10.0.0.1", 6381))
+            matches!(read("MOVED 3999 10.0.0.1:6381"), NotDone::Moved(to) if to == Host::new("10.0.0.1", 6381))
         );
         assert!(
-            matches!(read("ASK 3999 ::1:6381"), Failure::Ask(to) if to == Host::new("::1", 6381))
+            matches!(read("ASK 3999 ::1:6381"), NotDone::Ask(to) if to == Host::new("::1", 6381))
         );
         assert!(
-            matches!(read("MOVED 3999 :6381"), Failure::Moved(to) if to == Host::new("10.0.0.9", 6381))
+            matches!(read("MOVED 3999 :6381"), NotDone::Moved(to) if to == Host::new("10.0.0.9", 6381))
         );
         assert!(matches!(
             read("MOVED 3999"),
-            Failure::Other(StoreError::Refused(_))
+            NotDone::Other(StoreError::Refused(_))
         ));
     }
 }

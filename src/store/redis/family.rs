@@ -69,12 +69,12 @@ pub struct Family {
     pub is_contract: bool,
     pub(crate) own: Own,
     pub(crate) names: Names,
-    parts: OnceLock<Parts>,
+    parts: OnceLock<NameParts>,
 }
 
 /// A name, taken apart.
 #[derive(Debug)]
-struct Parts {
+struct NameParts {
     /// What stands before another key in braces, which begins with the prefix, too.
     before_key: &'static str,
     begin: &'static str,
@@ -119,11 +119,11 @@ impl Family {
     }
 
     /// The parts of the name, found out once.
-    fn parts(&self) -> &Parts {
+    fn parts(&self) -> &NameParts {
         self.parts.get_or_init(|| {
             let (before_key, name) = split_before_key(self.name);
             let mut pieces = name.split('<');
-            Parts {
+            NameParts {
                 before_key,
                 begin: pieces.next().unwrap_or_default(),
                 ids: pieces.filter_map(|piece| piece.split_once('>')).collect(),

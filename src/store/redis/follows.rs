@@ -11,10 +11,10 @@ use fred::types::Value;
 use futures_util::future::try_join_all;
 use futures_util::try_join;
 
-use super::changes::{Begun, Change, in_time};
+use super::changes::{BegunChange, NotedChange, in_time};
 use super::keys::Keys;
 use super::node::Command;
-use super::paging::{Order, Scored};
+use super::paging::{PageOrder, Scored};
 use super::reply::{Reply, next_answer, nonsense, number};
 use super::{RedisCalls, args, scripts};
 use crate::base::clock::UnixMillis;
@@ -77,7 +77,7 @@ impl RedisCalls {
         user: &UserId,
         streamer: &UserId,
         at: &str,
-        begun: &Begun,
+        begun: &BegunChange,
         guards: [UnixMillis; 2],
     ) -> StoreResult<bool> {
         let [first, second] = guards;
@@ -94,7 +94,7 @@ impl RedisCalls {
         &self,
         user: &UserId,
         streamer: &UserId,
-        begun: &Begun,
+        begun: &BegunChange,
         guards: [UnixMillis; 2],
     ) -> StoreResult<bool> {
         let [first, second] = guards;
@@ -112,7 +112,7 @@ impl RedisCalls {
         streamer: &UserId,
         at: &str,
     ) -> StoreResult<bool> {
-        let change = Change::Follow {
+        let change = NotedChange::Follow {
             user: user.clone(),
             streamer: streamer.clone(),
         };
@@ -200,7 +200,7 @@ impl Follows for RedisCalls {
     }
 
     async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        let change = Change::Unfollow {
+        let change = NotedChange::Unfollow {
             user: user.clone(),
             streamer: streamer.clone(),
         };
@@ -278,7 +278,7 @@ impl Follows for RedisCalls {
     ) -> StoreResult<Vec<Followed>> {
         let after = after.map(|last| (last.user.as_str().to_owned(), last.at));
         let key = self.keys().edge(user, edge);
-        self.page(&key, Order::Down, after, limit, read_followed)
+        self.page(&key, PageOrder::Down, after, limit, read_followed)
             .await
     }
 }

@@ -257,7 +257,7 @@ impl RedisStore {
                 .router
                 .script(&scripts::INSPECT_SLICE, on, Vec::new())
                 .await?;
-            look::Answers::of_script(slice, reply).inspect()
+            look::SliceAnswers::of_script(slice, reply).inspect()
         };
         self.router.call("inspect_slice", steps).await
     }

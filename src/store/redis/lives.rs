@@ -11,7 +11,7 @@ use fred::types::Value;
 use futures_util::try_join;
 
 use super::counts::point_args;
-use super::paging::{Order, Scored};
+use super::paging::{PageOrder, Scored};
 use super::reply::{Reply, next_answer, nonsense, score, text};
 use super::slices::read_fence;
 use super::{RedisCalls, args, scripts};
@@ -23,7 +23,7 @@ use crate::store::{
     Arrived, ChangeLive, ChangeReply, Channel, CloseLive, CloseReason, CloseReply, Closure,
     Counted, Counts, Figures, FinishClose, Info, LEAP, ListedLive, LiveChange, LiveRecord,
     LiveState, LiveStore, MAX_RECORD_FIELDS, OpenLive, OpenReply, OpenedBy, Peaks, PendingEvent,
-    RecordEvents, Standing, StoreResult, Sums, Terms, Uniques,
+    RecordEvents, RecordStanding, StoreResult, Sums, Terms, Uniques,
 };
 
 /// The prefix of the fields of pending events; the number of the event follows.
@@ -35,16 +35,16 @@ pub(crate) fn record(live: &LiveId, fields: Reply) -> StoreResult<Option<LiveRec
     if found.is_empty() {
         return Ok(None);
     }
-    match read_record(live, &Fields(&found)) {
+    match read_record(live, &RecordFields(&found)) {
         Some(record) => Ok(Some(record)),
         None => Err(nonsense(format!("the record of live {live} is garbled"))),
     }
 }
 
 /// The fields of a record, by their names.
-struct Fields<'a>(&'a HashMap<String, String>);
+struct RecordFields<'a>(&'a HashMap<String, String>);
 
-impl<'a> Fields<'a> {
+impl<'a> RecordFields<'a> {
     fn word(&self, name: &str) -> Option<&'a str> {
         self.0.get(name).map(String::as_str)
     }
@@ -55,7 +55,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn read_record(live: &LiveId, fields: &Fields<'_>) -> Option<LiveRecord> {
+fn read_record(live: &LiveId, fields: &RecordFields<'_>) -> Option<LiveRecord> {
     let state = LiveState::from_word(fields.word("state")?)?;
     let closure = match state {
         LiveState::Open => None,
@@ -133,7 +133,7 @@ fn read_figure(text: Option<&str>) -> u64 {
 
 /// Reads the events that a record notes. Skips events that cannot be read: another program, or a
 /// later version of this one, wrote them.
-fn read_events(fields: &Fields<'_>) -> RecordEvents {
+fn read_events(fields: &RecordFields<'_>) -> RecordEvents {
     let mut pending = Vec::new();
     for (name, text) in fields.0 {
         if let Some(event) = read_pending_event(name, text) {
@@ -154,7 +154,7 @@ fn read_pending_event(name: &str, text: &str) -> Option<PendingEvent> {
 }
 
 /// Reads `<viewers> <fans> <at>`.
-fn read_counts_told(fields: &Fields<'_>) -> Option<Counted> {
+fn read_counts_told(fields: &RecordFields<'_>) -> Option<Counted> {
     let (figures, at) = fields.word("counts_told")?.rsplit_once(' ')?;
     let (viewers, fans) = figures.split_once(' ')?;
     Some(Counted {
@@ -326,7 +326,7 @@ impl LiveStore for RedisCalls {
             .await
     }
 
-    async fn keep_live(&self, record: &LiveRecord, message: &str) -> StoreResult<Standing> {
+    async fn keep_live(&self, record: &LiveRecord, message: &str) -> StoreResult<RecordStanding> {
         let mut args = args![
             record.epoch,
             record.streamer,
@@ -352,16 +352,16 @@ impl LiveStore for RedisCalls {
             .change(&record.live, &scripts::KEEP_LIVE, keys, args)
             .await?;
         match reply.text()?.as_str() {
-            "open" => Ok(Standing::Open {
+            "open" => Ok(RecordStanding::Open {
                 removals: reply.number()?,
                 version: reply.number()?,
             }),
             "rewritten" => {
                 self.list(&record.live, Some(record.opened_at)).await?;
-                Ok(Standing::Rewritten)
+                Ok(RecordStanding::Rewritten)
             }
-            "over" => Ok(Standing::Over(sure_record(&record.live, reply)?)),
-            "erased" => Ok(Standing::Over(LiveRecord {
+            "over" => Ok(RecordStanding::Over(sure_record(&record.live, reply)?)),
+            "erased" => Ok(RecordStanding::Over(LiveRecord {
                 state: LiveState::Closed,
                 closure: Some(Closure {
                     reason: CloseReason::Requested,
@@ -499,7 +499,8 @@ impl LiveStore for RedisCalls {
     ) -> StoreResult<Vec<ListedLive>> {
         let after = after.map(|last| (last.live.as_str().to_owned(), last.opened_at));
         let key = self.keys().lives();
-        self.page(&key, Order::Up, after, limit, read_listed).await
+        self.page(&key, PageOrder::Up, after, limit, read_listed)
+            .await
     }
 
     async fn delist(&self, live: &LiveId) -> StoreResult<()> {

@@ -14,7 +14,7 @@ use crate::store::{Health, Parts};
 /// The health of every node. Holds no node, because each node's watchdog holds the monitor.
 #[derive(Debug)]
 pub(crate) struct Monitor {
-    listed: Mutex<Listed>,
+    listed: Mutex<ListedNodes>,
     /// Up while any node is.
     any: watch::Sender<Health>,
     parts: watch::Sender<Arc<Parts>>,
@@ -26,7 +26,7 @@ pub(crate) struct Monitor {
 
 /// The nodes, and the number of the one that serves each slot.
 #[derive(Debug, Default)]
-struct Listed {
+struct ListedNodes {
     owners: Arc<[u16]>,
     nodes: Vec<watch::Receiver<Health>>,
 }
@@ -61,7 +61,7 @@ impl Monitor {
 
     /// Makes these nodes count from now on; `owners` has the place of each slot's node among them.
     pub(crate) fn list(&self, owners: Arc<[u16]>, nodes: Vec<watch::Receiver<Health>>) {
-        *self.listed.lock() = Listed { owners, nodes };
+        *self.listed.lock() = ListedNodes { owners, nodes };
         self.judge();
     }
 

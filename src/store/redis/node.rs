@@ -17,8 +17,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::client::{Connector, Probes, connect, custom, options};
-use super::errors::{Failure, judge, refusal};
+use super::client::{AllowedProbes, Connector, connect, custom, options};
+use super::errors::{NotDone, judge, refusal};
 use super::monitor::Monitor;
 use super::scripts::Script;
 use super::watchdog::{self, NodeState};
@@ -113,7 +113,7 @@ impl Node {
             clients_places: Semaphore::new(MAX_CLIENTS),
             state,
             known_scripts: Mutex::default(),
-            logs_refusals: connector.probes() == Probes::Canary,
+            logs_refusals: connector.probes() == AllowedProbes::Canary,
             _watchdog: stop.drop_guard(),
         };
         Ok((Arc::new(node), outcome))
@@ -158,7 +158,7 @@ impl Node {
         share: Share,
         command: &'static str,
         args: Vec<Value>,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, NotDone> {
         let _place = self.place(share)?;
         self.ask(command, args)
             .await
@@ -170,7 +170,7 @@ impl Node {
         &self,
         share: Share,
         mut commands: Vec<Command>,
-    ) -> Result<Vec<Result<Value, Failure>>, Failure> {
+    ) -> Result<Vec<Result<Value, NotDone>>, NotDone> {
         let _place = self.place(share)?;
         // The library holds commands back, to write many at a time, only while another waits behind
         // them in its queue.
@@ -196,7 +196,7 @@ impl Node {
         share: Share,
         command: &'static str,
         args: Vec<Value>,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, NotDone> {
         let _place = self.place(share)?;
         let pipeline = self
             .filled(vec![("ASKING", Vec::new()), (command, args)])
@@ -206,7 +206,7 @@ impl Node {
         match answers.pop() {
             Some(Ok(value)) if answers.len() == 1 => Ok(value),
             Some(Err(failure)) => Err(failure),
-            _ => Err(Failure::Other(StoreError::Lost(
+            _ => Err(NotDone::Other(StoreError::Lost(
                 "the answer to a redirected call".to_owned(),
             ))),
         }
@@ -216,7 +216,7 @@ impl Node {
     async fn filled(
         &self,
         commands: Vec<Command>,
-    ) -> Result<WithOptions<Pipeline<Client>>, Failure> {
+    ) -> Result<WithOptions<Pipeline<Client>>, NotDone> {
         let pipeline = self.client.pipeline().with_options(&options());
         for (command, args) in commands {
             Box::pin(queue(&pipeline, command, args))
@@ -227,7 +227,7 @@ impl Node {
     }
 
     /// Sends the commands one after another without waiting for the answers in between.
-    async fn sent(&self, pipeline: &WithOptions<Pipeline<Client>>) -> Vec<Result<Value, Failure>> {
+    async fn sent(&self, pipeline: &WithOptions<Pipeline<Client>>) -> Vec<Result<Value, NotDone>> {
         let answers = Box::pin(pipeline.try_all::<Value>()).await;
         answers
             .into_iter()
@@ -248,23 +248,23 @@ impl Node {
 
     /// Reads the meaning of an error, and logs a refusal. If the error means that the server is a
     /// replica, makes the watchdog probe it at once.
-    fn failure(&self, error: &Error) -> Failure {
-        let failure = Failure::of(error, &self.host);
+    fn failure(&self, error: &Error) -> NotDone {
+        let failure = NotDone::of(error, &self.host);
         if self.logs_refusals
             && let Some(said) = refusal(error)
             && let Some(calls) = self.state.refusals().note(said, Instant::now())
         {
             tracing::warn!(node = %self.host, error = said, calls, "redis refuses calls");
         }
-        if matches!(failure, Failure::Replica(_)) {
+        if matches!(failure, NotDone::Replica(_)) {
             self.state.see_replica();
         }
         failure
     }
 
-    fn place(&self, share: Share) -> Result<SemaphorePermit<'_>, Failure> {
+    fn place(&self, share: Share) -> Result<SemaphorePermit<'_>, NotDone> {
         if !self.is_up() {
-            return Err(Failure::Other(StoreError::Lost(format!(
+            return Err(NotDone::Other(StoreError::Lost(format!(
                 "{} is down",
                 self.host
             ))));
@@ -276,7 +276,7 @@ impl Node {
         };
         places
             .try_acquire()
-            .map_err(|_| Failure::Other(StoreError::Backpressure))
+            .map_err(|_| NotDone::Other(StoreError::Backpressure))
     }
 }
 

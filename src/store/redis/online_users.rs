@@ -31,7 +31,7 @@ const MAX_USERS_PER_CALL: usize = 128;
 const MAX_CONCURRENT_CALLS: usize = 4;
 
 /// A user in question.
-struct Asked<'a> {
+struct AskedUser<'a> {
     user: &'a UserId,
     /// The place of the answer.
     place: usize,
@@ -41,18 +41,18 @@ struct Asked<'a> {
 #[derive(Clone, Copy)]
 struct Part<'a> {
     slice: u32,
-    users: &'a [Asked<'a>],
+    users: &'a [AskedUser<'a>],
 }
 
 /// A script that answers an item about each user.
-struct Question {
+struct UserScript {
     script: &'static Script,
     args: Vec<Value>,
     /// The keys of the script for a slice.
     keys: fn(&Keys, u32) -> Vec<String>,
 }
 
-impl Question {
+impl UserScript {
     /// The run of the script for these parts.
     fn call(&self, keys: &Keys, parts: &[Part<'_>]) -> ScriptCall {
         let mut call = ScriptCall {
@@ -72,13 +72,13 @@ impl RedisCalls {
     async fn ask<T: Clone + Default>(
         &self,
         users: &[UserId],
-        question: Question,
+        question: UserScript,
         read: fn(&str) -> StoreResult<T>,
     ) -> StoreResult<Vec<T>> {
         let asked = users
             .iter()
             .enumerate()
-            .map(|(place, user)| Asked { user, place });
+            .map(|(place, user)| AskedUser { user, place });
         let slices = by_slice(asked, |asked| asked.user);
         let mut calls = Vec::new();
         for parts in calls_about(&slices) {
@@ -98,7 +98,7 @@ impl RedisCalls {
     /// Asks about the users of one call. Returns each item with the place of its user.
     async fn ask_parts<T>(
         &self,
-        question: &Question,
+        question: &UserScript,
         parts: Vec<Part<'_>>,
         read: fn(&str) -> StoreResult<T>,
     ) -> StoreResult<Vec<(usize, T)>> {
@@ -148,7 +148,7 @@ impl RedisCalls {
 }
 
 /// Splits a question about these users into calls: the parts of slices in each.
-fn calls_about<'a>(slices: &'a BTreeMap<u32, Vec<Asked<'a>>>) -> Vec<Vec<Part<'a>>> {
+fn calls_about<'a>(slices: &'a BTreeMap<u32, Vec<AskedUser<'a>>>) -> Vec<Vec<Part<'a>>> {
     let mut calls = Vec::new();
     let mut call = Vec::new();
     let mut size = 0;
@@ -256,7 +256,7 @@ impl OnlineUsers for RedisCalls {
     }
 
     async fn presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
-        let question = Question {
+        let question = UserScript {
             script: &scripts::READ_PRESENCE,
             args: args![self.seen_ids().as_str()],
             keys: |keys, slice| keys.of_users(slice),
@@ -265,7 +265,7 @@ impl OnlineUsers for RedisCalls {
     }
 
     async fn whereabouts_of(&self, users: &[UserId]) -> StoreResult<Vec<Whereabouts>> {
-        let question = Question {
+        let question = UserScript {
             script: &scripts::READ_WHEREABOUTS,
             args: Vec::new(),
             keys: |keys, slice| keys.whereabouts(slice).into(),

@@ -6,7 +6,7 @@ use crate::base::clock::UnixMillis;
 use crate::store::{MAX_BATCH, StoreResult};
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Order {
+pub(crate) enum PageOrder {
     /// Lowest score first.
     Up,
     /// Highest score first.
@@ -21,7 +21,7 @@ impl RedisCalls {
     pub(crate) async fn page<T>(
         &self,
         key: &str,
-        order: Order,
+        order: PageOrder,
         mut after: Option<Scored>,
         limit: usize,
         read: impl Fn(Scored) -> Option<T>,
@@ -30,8 +30,8 @@ impl RedisCalls {
         while found.len() < limit {
             let wanted = (limit - found.len()).min(MAX_BATCH);
             let order = match order {
-                Order::Up => "up",
-                Order::Down => "down",
+                PageOrder::Up => "up",
+                PageOrder::Down => "down",
             };
             let mut args = args![order, wanted];
             if let Some((member, score)) = after {

@@ -16,17 +16,17 @@ const OVER: Duration = Duration::from_secs(60);
 const MOST: usize = 16;
 
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<HashMap<String, Refusal>>);
+pub(crate) struct RefusalLog(Mutex<HashMap<String, ToldRefusal>>);
 
 #[derive(Debug)]
-struct Refusal {
+struct ToldRefusal {
     last: Instant,
     told: Instant,
     /// Calls refused since the last log line.
     untold: u64,
 }
 
-impl Refusals {
+impl RefusalLog {
     /// Notes that the server refused a call with this sentence. If a log line is due, returns the
     /// number of calls refused since the last one.
     pub(crate) fn note(&self, said: &str, now: Instant) -> Option<u64> {
@@ -40,7 +40,7 @@ impl Refusals {
             if refusals.len() < MOST * 2 {
                 refusals.insert(
                     kind.to_owned(),
-                    Refusal {
+                    ToldRefusal {
                         last: now,
                         told: now,
                         untold: 0,
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn each_sentence_is_told_at_once_and_then_once_a_minute() {
-        let refusals = Refusals::default();
+        let refusals = RefusalLog::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(refusals.note(FULL, at(0)), Some(1));
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn it_is_over_when_nothing_was_refused_for_a_minute() {
-        let refusals = Refusals::default();
+        let refusals = RefusalLog::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         refusals.note(FULL, at(0));
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn however_many_sentences_there_are_few_are_kept() {
-        let refusals = Refusals::default();
+        let refusals = RefusalLog::default();
         let now = Instant::now();
         for n in 0..1_000 {
             refusals.note(&format!("ERR number {n}"), now);

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::paging::{Order, Scored};
+use super::paging::{PageOrder, Scored};
 use super::reply::{nonsense, text};
 use super::{RedisCalls, args, keys, scripts};
 use crate::base::clock::millis;
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::store::record_events::by_note;
 use crate::store::{
-    Ban, Change, ChangeKind, LiftBan, LiftReply, MAX_BANS, MAX_BATCH, MAX_CHANGES,
-    MAX_RECORD_FIELDS, Moderation, Removals, RemoveReply, RemoveUser, StoreResult,
+    Ban, ChangeKind, LiftBan, LiftReply, MAX_BANS, MAX_BATCH, MAX_CHANGES, MAX_RECORD_FIELDS,
+    Moderation, RemovalChange, Removals, RemoveReply, RemoveUser, StoreResult,
 };
 
 const LIFETIME: u64 = keys::REMOVALS_TTL.as_secs();
@@ -139,7 +139,7 @@ impl Moderation for RedisCalls {
                 }
             };
             let user = UserId::parse(user).map_err(|_| nonsense("the removal of nobody"))?;
-            changes.push(Change { user, number, kind });
+            changes.push(RemovalChange { user, number, kind });
         }
         Ok(Some(Removals { last, at, changes }))
     }
@@ -152,7 +152,7 @@ impl Moderation for RedisCalls {
     ) -> StoreResult<Vec<Ban>> {
         let after = after.map(|last| (last.user.to_string(), last.until));
         let key = self.keys().bans(live);
-        self.page(&key, Order::Up, after, limit, read_ban).await
+        self.page(&key, PageOrder::Up, after, limit, read_ban).await
     }
 
     async fn restore_bans(

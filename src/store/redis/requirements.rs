@@ -61,7 +61,7 @@ impl TriedOut {
 
 /// The kind of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum ServerMode {
     Single,
     Cluster,
     Sentinel,
@@ -71,7 +71,7 @@ enum Mode {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ServerInfo {
     version: Option<String>,
-    mode: Option<Mode>,
+    mode: Option<ServerMode>,
     role: Option<String>,
     policy: Option<String>,
 }
@@ -86,7 +86,7 @@ impl ServerInfo {
             match name {
                 "redis_version" => info.version = Some(value.to_owned()),
                 // The second is Valkey's name, unless it is set to speak as Redis does.
-                "redis_mode" | "server_mode" => info.mode = Mode::of(value),
+                "redis_mode" | "server_mode" => info.mode = ServerMode::of(value),
                 "role" => info.role = Some(value.to_owned()),
                 "maxmemory_policy" => info.policy = Some(value.to_owned()),
                 _ => {}
@@ -102,7 +102,7 @@ impl ServerInfo {
     }
 }
 
-impl Mode {
+impl ServerMode {
     fn of(word: &str) -> Option<Self> {
         match word {
             "standalone" => Some(Self::Single),
@@ -150,8 +150,8 @@ impl Mode {
 fn wrong_scheme(
     host: &Host,
     address: &Address,
-    expected: Mode,
-    found: Option<Mode>,
+    expected: ServerMode,
+    found: Option<ServerMode>,
 ) -> Option<ConnectError> {
     let found = found?;
     if found == expected {
@@ -176,7 +176,7 @@ pub(crate) async fn explain(connector: &Connector, why: ConnectError) -> Connect
         return why;
     }
     let address = connector.address();
-    let expected = Mode::of_hosts(&address.layout);
+    let expected = ServerMode::of_hosts(&address.layout);
     let infos = join_all(address.hosts.iter().map(|host| connector.ask_info(host))).await;
     for (host, info) in address.hosts.iter().zip(infos) {
         let Ok(info) = info else {
@@ -280,7 +280,7 @@ impl Trial<'_> {
             let mut failed = commands;
             failed.extend(messages);
             failed.extend(keys);
-            for Failed { what, said } in failed {
+            for FailedTrial { what, said } in failed {
                 self.note(&what, &said);
             }
         }
@@ -297,7 +297,7 @@ impl Trial<'_> {
         let host = self.node.host();
         let address = self.topology.connector().address();
         let info = ServerInfo::read(text);
-        let expected = Mode::of_masters(&address.layout);
+        let expected = ServerMode::of_masters(&address.layout);
         if let Some(wrong) = wrong_scheme(host, address, expected, info.mode) {
             return Err(wrong);
         }
@@ -373,25 +373,25 @@ impl Trial<'_> {
     }
 
     /// Runs the script that calls every command, by its name and, the first time, by its text.
-    async fn commands(&self, canary: &str) -> Vec<Failed> {
+    async fn commands(&self, canary: &str) -> Vec<FailedTrial> {
         let keys = Keys::trial(canary);
         let channel = Keys::trial_channel(canary);
         let mut failed = Vec::new();
         // A write outside a script, where a full server refuses it. The script deletes the key.
         let write = args![keys[0], "1", "EX", LEFT_BEHIND];
         if let Err(said) = self.ask("SET", write).await {
-            failed.push(Failed::new("SET", said));
+            failed.push(FailedTrial::new("SET", said));
         }
         // A trial of EVAL of its own: if the server knows the trial's script already, that script
         // is not sent as text.
         if let Err(said) = self.ask("EVAL", args!["return 1", 1, keys[0]]).await {
-            failed.push(Failed::new("EVAL", said));
+            failed.push(FailedTrial::new("EVAL", said));
         }
         // Calls to a slot that is moving need it.
         if *self.topology.layout() == Layout::Cluster
             && let Err(said) = self.ask("ASKING", Vec::new()).await
         {
-            failed.push(Failed::new("ASKING", said));
+            failed.push(FailedTrial::new("ASKING", said));
         }
         let script = &scripts::TRY_COMMANDS;
         let mut command = "EVALSHA";
@@ -409,7 +409,7 @@ impl Trial<'_> {
         let mut read = match said {
             Ok(answer) => Reply::of_script(answer),
             Err(error) => {
-                failed.push(Failed::new(command, error));
+                failed.push(FailedTrial::new(command, error));
                 let _ = self.ask("DEL", args![keys[0]]).await;
                 return failed;
             }
@@ -419,38 +419,38 @@ impl Trial<'_> {
                 break;
             };
             let said = Error::new(fred::error::ErrorKind::Unknown, sentence);
-            failed.push(Failed { what, said });
+            failed.push(FailedTrial { what, said });
         }
         failed
     }
 
     /// Finds the kinds of keys that this user may not use. The error for a key that another node
     /// serves does not count.
-    async fn keys(&self) -> Vec<Failed> {
+    async fn keys(&self) -> Vec<FailedTrial> {
         let keys = self.topology.keys().one_of_each();
         let answers = join_all(keys.iter().map(|key| self.ask("EXISTS", args![key]))).await;
         let mut failed = Vec::new();
         for (key, answer) in keys.into_iter().zip(answers) {
             if let Err(said) = answer {
-                failed.push(Failed::new(&format!("the key {key}"), said));
+                failed.push(FailedTrial::new(&format!("the key {key}"), said));
             }
         }
         failed
     }
 
     /// Subscribes to a channel, and publishes a message there, which must arrive.
-    async fn messages(&self, canary: &str) -> Option<Failed> {
+    async fn messages(&self, canary: &str) -> Option<FailedTrial> {
         let channel = Keys::trial_channel(canary);
         let client = match self.topology.connector().subscriber(self.node.host()) {
             Ok(client) => client,
-            Err(error) => return Some(Failed::new("a connection for messages", error)),
+            Err(error) => return Some(FailedTrial::new("a connection for messages", error)),
         };
         let (_connection, connected) = connect(&client);
         match timeout(CONNECT_DEADLINE, connected).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return Some(Failed::new("a connection for messages", error)),
+            Ok(Err(error)) => return Some(FailedTrial::new("a connection for messages", error)),
             Err(_) => {
-                return Some(Failed::new(
+                return Some(FailedTrial::new(
                     "a connection for messages",
                     late("no connection in time"),
                 ));
@@ -459,9 +459,9 @@ impl Trial<'_> {
         let mut messages = client.message_rx();
         match timeout(MESSAGE_DEADLINE, client.ssubscribe(channel.as_str())).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return Some(Failed::new("SSUBSCRIBE", error)),
+            Ok(Err(error)) => return Some(FailedTrial::new("SSUBSCRIBE", error)),
             Err(_) => {
-                return Some(Failed::new(
+                return Some(FailedTrial::new(
                     "SSUBSCRIBE",
                     late("no answer to a subscription"),
                 ));
@@ -470,7 +470,7 @@ impl Trial<'_> {
         // Other gateways may try out the same server now.
         let text = format!("{:016x}", rand::random::<u64>());
         if let Err(error) = self.ask("SPUBLISH", args![channel, text]).await {
-            return Some(Failed::new("SPUBLISH", error));
+            return Some(FailedTrial::new("SPUBLISH", error));
         }
         let arrives = async {
             while let Ok(message) = messages.recv().await {
@@ -483,7 +483,7 @@ impl Trial<'_> {
             false
         };
         if !timeout(MESSAGE_DEADLINE, arrives).await.unwrap_or(false) {
-            return Some(Failed::new(
+            return Some(FailedTrial::new(
                 "messages",
                 Error::new(fred::error::ErrorKind::Unknown, NOT_ARRIVED),
             ));
@@ -493,14 +493,14 @@ impl Trial<'_> {
         let ended = client.custom::<Value, _>(custom("SUNSUBSCRIBE"), args![channel]);
         let next = client.ping::<Value>(None);
         match timeout(MESSAGE_DEADLINE, select(Box::pin(ended), Box::pin(next))).await {
-            Ok(Either::Left((Err(error), _))) => Some(Failed::new("SUNSUBSCRIBE", error)),
+            Ok(Either::Left((Err(error), _))) => Some(FailedTrial::new("SUNSUBSCRIBE", error)),
             Ok(Either::Left((Ok(_), _))) => None,
             // An error is there before the next answer, but perhaps since it was looked for.
             Ok(Either::Right((_, ended))) => match ended.now_or_never() {
-                Some(Err(error)) => Some(Failed::new("SUNSUBSCRIBE", error)),
+                Some(Err(error)) => Some(FailedTrial::new("SUNSUBSCRIBE", error)),
                 Some(Ok(_)) | None => None,
             },
-            Err(_) => Some(Failed::new(
+            Err(_) => Some(FailedTrial::new(
                 "SUNSUBSCRIBE",
                 late("no answer to the end of a subscription"),
             )),
@@ -544,12 +544,12 @@ impl Trial<'_> {
 const NOT_ARRIVED: &str = "a message that was published did not arrive at its subscriber";
 
 /// A part of a trial that failed, and the server's error.
-struct Failed {
+struct FailedTrial {
     what: String,
     said: Error,
 }
 
-impl Failed {
+impl FailedTrial {
     fn new(what: &str, said: Error) -> Self {
         Self {
             what: what.to_owned(),

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::DropGuard;
 use tracing::Instrument;
 
-use super::errors::Failure;
+use super::errors::NotDone;
 use super::node::{Command, Node, Share};
 use super::reply::Reply;
 use super::scripts::{self, Script};
@@ -63,7 +63,7 @@ struct NodeCommands {
 }
 
 /// Consecutive items, and the commands for all of them.
-struct Batch<'a, T> {
+struct CommandBatch<'a, T> {
     items: &'a [T],
     commands: Vec<Command>,
 }
@@ -186,7 +186,7 @@ impl Router {
         let mut found = Vec::with_capacity(commands.len());
         for ((command, args), answer) in commands.into_iter().zip(answers) {
             found.push(match answer {
-                Err(Failure::Moved(_) | Failure::Ask(_)) => self.command(command, args).await,
+                Err(NotDone::Moved(_) | NotDone::Ask(_)) => self.command(command, args).await,
                 answer => answer.map_err(StoreError::from),
             });
         }
@@ -204,7 +204,7 @@ impl Router {
         let mut found = Vec::with_capacity(calls.len());
         for (call, answer) in calls.into_iter().zip(answers) {
             found.push(match answer {
-                Err(Failure::Moved(_) | Failure::Ask(_) | Failure::UnknownScript) => {
+                Err(NotDone::Moved(_) | NotDone::Ask(_) | NotDone::UnknownScript) => {
                     self.script(script, call.keys, call.args).await
                 }
                 answer => answer.map(Reply::of_script).map_err(StoreError::from),
@@ -215,17 +215,17 @@ impl Router {
 
     /// Sends many commands, each with its key at this place, to the nodes that serve them: one call
     /// a node.
-    async fn send_all(&self, commands: &[Command], key: usize) -> Vec<Result<Value, Failure>> {
-        let mut answers: Vec<Result<Value, Failure>> = Vec::with_capacity(commands.len());
+    async fn send_all(&self, commands: &[Command], key: usize) -> Vec<Result<Value, NotDone>> {
+        let mut answers: Vec<Result<Value, NotDone>> = Vec::with_capacity(commands.len());
         let mut by_node: Vec<NodeCommands> = Vec::new();
         for (place, (_, args)) in commands.iter().enumerate() {
-            answers.push(Err(Failure::Other(StoreError::Lost(
+            answers.push(Err(NotDone::Other(StoreError::Lost(
                 "no answer".to_owned(),
             ))));
             let node = match self.topology.owner(slot_of_arg(args, key)) {
                 Ok(node) => node,
                 Err(error) => {
-                    answers[place] = Err(Failure::Other(error));
+                    answers[place] = Err(NotDone::Other(error));
                     continue;
                 }
             };
@@ -262,7 +262,7 @@ impl Router {
                 Err(failure) => {
                     let error = StoreError::from(failure);
                     for place in places {
-                        answers[place] = Err(Failure::Other(error.clone()));
+                        answers[place] = Err(NotDone::Other(error.clone()));
                     }
                 }
             }
@@ -323,7 +323,7 @@ impl Router {
         all.extend(keys.into_iter().map(Value::from));
         all.extend(args);
         let answer = match self.send(command, all.clone(), 2).await {
-            Err(Failure::UnknownScript) => {
+            Err(NotDone::UnknownScript) => {
                 all[0] = Value::from(script.text());
                 self.send("EVAL", all, 2).await?
             }
@@ -349,9 +349,9 @@ impl Router {
         command: &'static str,
         args: Vec<Value>,
         key: usize,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, NotDone> {
         let slot = slot_of_arg(&args, key);
-        let mut node = self.topology.owner(slot).map_err(Failure::Other)?;
+        let mut node = self.topology.owner(slot).map_err(NotDone::Other)?;
         let mut asking = false;
         for _ in 0..MAX_HOPS {
             self.metrics.store_calls.inc();
@@ -363,24 +363,24 @@ impl Router {
                     .await
             };
             let to = match said {
-                Err(Failure::Moved(to)) if self.is_cluster() => {
+                Err(NotDone::Moved(to)) if self.is_cluster() => {
                     self.topology.monitor().suspect_map();
                     asking = false;
                     to
                 }
-                Err(Failure::Ask(to)) if self.is_cluster() => {
+                Err(NotDone::Ask(to)) if self.is_cluster() => {
                     asking = true;
                     to
                 }
-                Err(Failure::Replica(error)) => {
+                Err(NotDone::Replica(error)) => {
                     self.topology.monitor().suspect_map();
-                    return Err(Failure::Replica(error));
+                    return Err(NotDone::Replica(error));
                 }
                 said => return said,
             };
-            node = self.topology.sent_to(&to).await.map_err(Failure::Other)?;
+            node = self.topology.sent_to(&to).await.map_err(NotDone::Other)?;
         }
-        Err(Failure::Other(StoreError::Refused(format!(
+        Err(NotDone::Other(StoreError::Refused(format!(
             "TRYAGAIN slot {slot} moves from node to node"
         ))))
     }
@@ -403,14 +403,14 @@ fn slot_of_arg(args: &[Value], key: usize) -> u16 {
 }
 
 /// The batches that all items take: as many commands in each as one call may have.
-fn batches<T>(items: &[T], commands: impl Fn(&T) -> Vec<Command>) -> Vec<Batch<'_, T>> {
+fn batches<T>(items: &[T], commands: impl Fn(&T) -> Vec<Command>) -> Vec<CommandBatch<'_, T>> {
     let mut batches = Vec::new();
     let mut batch: Vec<Command> = Vec::new();
     let mut start = 0;
     for (place, item) in items.iter().enumerate() {
         let more = commands(item);
         if !batch.is_empty() && batch.len() + more.len() > MAX_COMMANDS_PER_CALL {
-            batches.push(Batch {
+            batches.push(CommandBatch {
                 items: &items[start..place],
                 commands: std::mem::take(&mut batch),
             });
@@ -419,7 +419,7 @@ fn batches<T>(items: &[T], commands: impl Fn(&T) -> Vec<Command>) -> Vec<Batch<'
         batch.extend(more);
     }
     if start < items.len() {
-        batches.push(Batch {
+        batches.push(CommandBatch {
             items: &items[start..],
             commands: batch,
         });

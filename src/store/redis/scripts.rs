@@ -8,12 +8,12 @@ use std::sync::OnceLock;
 pub(crate) struct Script {
     /// Its file.
     file: &'static str,
-    whole: OnceLock<Whole>,
+    whole: OnceLock<WholeScript>,
 }
 
 /// A script's text, with what it needs of the prelude, and the name under which the server keeps it.
 #[derive(Debug)]
-struct Whole {
+struct WholeScript {
     text: String,
     sha1: String,
 }
@@ -26,11 +26,11 @@ impl Script {
         }
     }
 
-    fn whole(&self) -> &Whole {
+    fn whole(&self) -> &WholeScript {
         self.whole.get_or_init(|| {
             let text = with_prelude(self.file);
             let sha1 = fred::util::sha1_hash(&text);
-            Whole { text, sha1 }
+            WholeScript { text, sha1 }
         })
     }
 

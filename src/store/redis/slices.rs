@@ -8,7 +8,7 @@ pub(crate) mod look;
 use async_trait::async_trait;
 use fred::types::Value;
 
-use self::claims::{Tokens, read_entries, read_since};
+use self::claims::{GatewayTokens, read_entries, read_since};
 pub(crate) use self::fence::read_fence;
 use super::keys;
 use super::reply::{Reply, flag, next_answer, nonsense, text};
@@ -16,8 +16,8 @@ use super::{RedisCalls, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, Group, LiveId, OnlineSet, SliceId, UserId};
 use crate::store::{
-    Apply, ApplyReply, Arrived, ClaimsPage, Drift, Entries, MAX_BATCH, MemberPage, Pass,
-    PassCursor, PassPhase, Passed, Refusal, SliceLook, SliceSize, SliceTotals, Slices, StoreError,
+    Apply, ApplyRefusal, ApplyReply, Arrived, ClaimsPage, Drift, Entries, MAX_BATCH, MemberPage,
+    Pass, PassCursor, PassPhase, Passed, SliceLook, SliceSize, SliceTotals, Slices, StoreError,
     StoreResult, Uniques,
 };
 
@@ -103,7 +103,7 @@ pub(crate) fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
 
 /// Reads the number of the gateway's entry, which is empty if there is none, and the size of a
 /// slice that belongs to the epoch of the call.
-fn read_refusal(mut reply: Reply) -> StoreResult<Refusal> {
+fn read_refusal(mut reply: Reply) -> StoreResult<ApplyRefusal> {
     let entry = reply.text()?;
     let entry = if entry.is_empty() {
         None
@@ -116,7 +116,7 @@ fn read_refusal(mut reply: Reply) -> StoreResult<Refusal> {
     } else {
         Some(read_size(&mut reply)?)
     };
-    Ok(Refusal { entry, size })
+    Ok(ApplyRefusal { entry, size })
 }
 
 /// Reads a size from the answer of a script.
@@ -199,7 +199,7 @@ pub(crate) fn read_passed(mut reply: Reply) -> StoreResult<Option<Passed>> {
 pub(crate) fn read_claims_page(page: Value, entries: Value) -> StoreResult<ClaimsPage> {
     let mut page = Reply::of(page)?;
     let next = page.cursor()?;
-    let tokens = Tokens::of(read_entries(entries)?);
+    let tokens = GatewayTokens::of(read_entries(entries)?);
     let mut users = Vec::new();
     for (user, value) in page.list()?.pairs()? {
         // Skips what another program wrote: nobody can ask for it by name.
@@ -284,7 +284,7 @@ impl Slices for RedisCalls {
                 "look",
                 slices,
                 |slice| look::commands(self.keys(), slice, gateway, entries),
-                |slice, answers| look::Answers::take(slice, entries, answers).read(gateway),
+                |slice, answers| look::SliceAnswers::take(slice, entries, answers).read(gateway),
             )
             .await
     }

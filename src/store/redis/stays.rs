@@ -9,7 +9,7 @@ use super::node::Command;
 use super::reply::{Reply, nonsense, text};
 use super::{RedisCalls, args};
 use crate::base::ids::{OnlineSet, SliceId, UserId};
-use crate::store::{LatestStays, LiveEpoch, Stay, StoreResult, Watched};
+use crate::store::{LatestStays, LiveEpoch, Stay, StoreResult, WatchedTime};
 
 /// A user's field in the hash of stays: the latest session.
 #[derive(Debug, Clone, Copy)]
@@ -29,14 +29,14 @@ impl Latest {
         })
     }
 
-    pub(crate) fn watched(&self) -> Watched {
+    pub(crate) fn watched(&self) -> WatchedTime {
         let joined_at = self.stay.joined_at;
         match self.stay.left_at {
-            Some(left_at) => Watched {
+            Some(left_at) => WatchedTime {
                 ended_ms: self.before_ms + left_at.saturating_sub(joined_at),
                 open_since: None,
             },
-            None => Watched {
+            None => WatchedTime {
                 ended_ms: self.before_ms,
                 open_since: Some(joined_at),
             },

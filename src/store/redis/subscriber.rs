@@ -57,13 +57,13 @@ const BACKOFF: Backoff = Backoff {
 
 /// The listening side of the bus; its tasks end when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Subscriber {
+pub(crate) struct BusSubscriber {
     subscriptions: Arc<Subscriptions>,
     echo: Arc<Echo>,
     _task: DropGuard,
 }
 
-impl Subscriber {
+impl BusSubscriber {
     /// Starts to listen at every master.
     pub(crate) fn open(topology: Arc<Topology>, metrics: Arc<Metrics>) -> Self {
         let subscriptions = Arc::new(Subscriptions::default());
@@ -108,7 +108,7 @@ async fn listen(
         tasks.retain(|host, _| map.at(host).is_some());
         for host in map.nodes().iter().map(|node| node.host()) {
             tasks.entry(host.clone()).or_insert_with(|| {
-                let task = Task {
+                let task = SubscriberTask {
                     host: host.clone(),
                     topology: Arc::clone(&topology),
                     subscriptions: Arc::clone(&subscriptions),
@@ -128,7 +128,7 @@ async fn listen(
     }
 }
 
-struct Task {
+struct SubscriberTask {
     host: Host,
     topology: Arc<Topology>,
     subscriptions: Arc<Subscriptions>,
@@ -155,7 +155,7 @@ impl Confirmed {
 
 /// The channels to confirm in one pass. Channels without a confirmation come first, also channels
 /// that become wanted during the pass: a live that somebody joined hears nothing until then.
-struct Pass {
+struct ConfirmingPass {
     /// Channels without a confirmation.
     new: VecDeque<Channel>,
     /// Channels whose last confirmation is old.
@@ -164,7 +164,7 @@ struct Pass {
     seen: u64,
 }
 
-impl Pass {
+impl ConfirmingPass {
     /// `every` is the time between two confirmations of a channel; `echo` is the number of the
     /// server's own echo channel.
     fn begin(
@@ -229,7 +229,7 @@ impl Pass {
     }
 }
 
-impl Task {
+impl SubscriberTask {
     async fn run(mut self) {
         let mut short_sessions = 0;
         let mut told = false;
@@ -354,15 +354,16 @@ impl Task {
             .topology
             .map()
             .echo_at(&self.host, self.topology.keys());
-        let mut pass = Pass::begin(
-            &self.subscriptions,
-            confirmed,
-            echo,
-            |channel| match channel {
-                Channel::Gateways => PULSE,
-                _ => confirm_every,
-            },
-        );
+        let mut pass =
+            ConfirmingPass::begin(
+                &self.subscriptions,
+                confirmed,
+                echo,
+                |channel| match channel {
+                    Channel::Gateways => PULSE,
+                    _ => confirm_every,
+                },
+            );
         while let Some((channel, ticket)) = pass.next(&self.subscriptions, confirmed) {
             if map.has_changed().unwrap_or(false) {
                 return Ok(false);
@@ -508,7 +509,7 @@ mod tests {
                 .insert(live(name), (at, place as u64 + 1));
         }
         subscriptions.add(live("new"));
-        let mut pass = Pass::begin(&subscriptions, &confirmed, None, |_| {
+        let mut pass = ConfirmingPass::begin(&subscriptions, &confirmed, None, |_| {
             Duration::from_secs(30)
         });
         assert_eq!(
@@ -538,14 +539,14 @@ mod tests {
         let (subscriptions, mut confirmed) = (Subscriptions::default(), Confirmed::default());
         let now = Instant::now();
         confirmed.channels.insert(Channel::Gateways, (now, 0));
-        let confirm = |confirmed: &mut Confirmed, pass: &mut Pass| {
+        let confirm = |confirmed: &mut Confirmed, pass: &mut ConfirmingPass| {
             let (channel, ticket) = pass.next(&subscriptions, confirmed)?;
             confirmed.channels.insert(channel, (now, ticket));
             Some(ticket)
         };
         subscriptions.add(live("42"));
         let begin = |confirmed: &Confirmed| {
-            Pass::begin(&subscriptions, confirmed, None, |_| Duration::from_secs(30))
+            ConfirmingPass::begin(&subscriptions, confirmed, None, |_| Duration::from_secs(30))
         };
         let mut pass = begin(&confirmed);
         assert!(subscriptions.renew(&live("42")) && !subscriptions.renew(&live("43")));

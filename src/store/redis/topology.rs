@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::client::{Connector, Probes};
+use super::client::{AllowedProbes, Connector};
 use super::discovery;
 use super::errors::ConnectError;
 use super::keys::Keys;
@@ -45,14 +45,14 @@ pub(crate) struct Topology {
     map: watch::Sender<Arc<SlotMap>>,
     /// How often the map was read.
     readings: watch::Sender<u64>,
-    guests: Mutex<Vec<Guest>>,
+    guests: Mutex<Vec<GuestNode>>,
     adopting: tokio::sync::Mutex<()>,
 }
 
 /// A node to which calls were redirected and that serves no slot yet: a new master that slots are
 /// moving to.
 #[derive(Debug)]
-struct Guest {
+struct GuestNode {
     node: Arc<Node>,
     last_redirection: Instant,
 }
@@ -159,7 +159,7 @@ impl Topology {
         let (node, outcome) = Node::open(&self.connector, host, &self.monitor).await?;
         outcome?;
         tracing::info!(node = %host, "redis redirects calls to a node that serves no slot yet");
-        self.guests.lock().push(Guest {
+        self.guests.lock().push(GuestNode {
             node: Arc::clone(&node),
             last_redirection: Instant::now(),
         });
@@ -240,11 +240,13 @@ impl Topology {
         for node in map.nodes() {
             let state = node.state();
             let canary = match (self.connector.probes(), self.layout()) {
-                (Probes::Ping, _) => None,
-                (Probes::Canary, Layout::Cluster) => {
+                (AllowedProbes::Ping, _) => None,
+                (AllowedProbes::Canary, Layout::Cluster) => {
                     map.canary_at(node.host(), state.canary(), &self.keys)
                 }
-                (Probes::Canary, Layout::Single | Layout::Sentinel(_)) => Some(self.keys.canary()),
+                (AllowedProbes::Canary, Layout::Single | Layout::Sentinel(_)) => {
+                    Some(self.keys.canary())
+                }
             };
             state.probe_with(canary);
         }

@@ -19,11 +19,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::client::{Connection, connect};
+use super::client::{ConnectionTask, connect};
 use super::errors::ServerError;
 use super::monitor::Monitor;
 use super::probe::{self, Probed};
-use super::refusals::Refusals;
+use super::refusals::RefusalLog;
 use crate::base::backoff::Backoff;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::redis_address::Host;
@@ -56,7 +56,7 @@ pub(crate) struct NodeState {
     canary_changed: Notify,
     /// The server's clock in its last answer, and when that answer came.
     clock: Mutex<Option<(UnixMillis, Instant)>>,
-    refusals: Refusals,
+    refusals: RefusalLog,
 }
 
 impl NodeState {
@@ -68,7 +68,7 @@ impl NodeState {
             canary: Mutex::default(),
             canary_changed: Notify::new(),
             clock: Mutex::default(),
-            refusals: Refusals::default(),
+            refusals: RefusalLog::default(),
         }
     }
 
@@ -88,7 +88,7 @@ impl NodeState {
         self.replica_seen.notify_one();
     }
 
-    pub(crate) fn refusals(&self) -> &Refusals {
+    pub(crate) fn refusals(&self) -> &RefusalLog {
         &self.refusals
     }
 
@@ -139,7 +139,7 @@ struct Canary {
 struct Watchdog {
     host: Host,
     client: Client,
-    connection: Connection,
+    connection: ConnectionTask,
     /// At most one at a time: the library would queue them up and run each after the outage.
     reconnecting: Option<AbortOnDropHandle<()>>,
     missed: u32,
@@ -161,7 +161,7 @@ struct Watchdog {
 pub(crate) fn spawn(
     host: &Host,
     client: Client,
-    connection: Connection,
+    connection: ConnectionTask,
     now: Health,
     monitor: Arc<Monitor>,
     stop: CancellationToken,

@@ -1,19 +1,16 @@
 //! The claims on one user: which gateways say that the user is there, and as what.
 
+use super::entry::EntryToken;
 use crate::base::clock::UnixMillis;
 use crate::store::slices::Claim;
 
-/// Stands for a gateway in the claims of a slice. A gateway that makes a new entry gets a new
-/// token, so the claims of its former entry are never taken for those of the new one.
-pub(crate) type Token = u64;
-
 /// The claims on a user.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Claims {
+pub(crate) struct UserClaims {
     /// When the user of a live came.
     pub(crate) since: Option<UnixMillis>,
     /// One claim a gateway, in the order in which they were made.
-    by: Vec<(Token, Claim)>,
+    by: Vec<(EntryToken, Claim)>,
 }
 
 /// Whether a user is there, and a fan, by the claims or by the public sets.
@@ -23,10 +20,10 @@ pub(crate) struct Presence {
     pub(crate) is_fan: bool,
 }
 
-impl Claims {
+impl UserClaims {
     /// Makes a claim, or makes it again, which moves it behind those of the other gateways. The
     /// earliest time at which the user came stays.
-    pub(crate) fn put(&mut self, token: Token, claim: Claim, since: Option<UnixMillis>) {
+    pub(crate) fn put(&mut self, token: EntryToken, claim: Claim, since: Option<UnixMillis>) {
         self.since = match (self.since, since) {
             (Some(before), Some(now)) => Some(before.min(now)),
             (before, now) => before.or(now),
@@ -36,12 +33,12 @@ impl Claims {
     }
 
     /// Takes the claim of a gateway back.
-    pub(crate) fn retract(&mut self, token: Token) {
+    pub(crate) fn retract(&mut self, token: EntryToken) {
         self.by.retain(|(of, _)| *of != token);
     }
 
     /// The claims, the one made last at the end.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Token, &Claim)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (EntryToken, &Claim)> {
         self.by.iter().map(|(token, claim)| (*token, claim))
     }
 

@@ -1,13 +1,15 @@
-//! What the calls on an open slice count. In Redis, the fence keeps these numbers.
+//! What the calls on an open slice count. In Redis the fence keeps these numbers, and
+//! `store/redis/slices/fence.rs` reads them.
 
-use super::claims::{Presence, Token};
+use super::claims::Presence;
+use super::entry::EntryToken;
 use crate::base::clock::UnixMillis;
 use crate::store::slices::SliceSize;
 use crate::store::sums::Arrived;
 
 /// The counts of an open slice; of another, all but the version are zero.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Counted {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct SliceCounts {
     /// Grows with every change.
     pub(crate) version: u64,
     /// The version at which the slice forgot all claims last, or began.
@@ -20,7 +22,7 @@ pub(crate) struct Counted {
     /// Entries of gateways, those of the dead included.
     pub(crate) entries: u64,
     /// The token that was given last in this incarnation.
-    pub(crate) last_token: Token,
+    pub(crate) last_token: EntryToken,
     /// `Some` from when the slice forgot all claims until the gateways have said them again.
     pub(crate) rebuild: Option<Rebuild>,
 }
@@ -34,10 +36,10 @@ pub(crate) struct Rebuild {
     pub(crate) since: UnixMillis,
 }
 
-impl Counted {
+impl SliceCounts {
     /// The number of members.
     pub(crate) fn card(&self) -> u64 {
-        self.arrived.joins - self.arrived.leaves
+        self.arrived.joins.saturating_sub(self.arrived.leaves)
     }
 
     /// The number of users with a claim, if it is known.
@@ -46,6 +48,11 @@ impl Counted {
             Some(rebuild) => rebuild.users,
             None => Some(self.card()),
         }
+    }
+
+    /// Whether so many users with claims can be there.
+    pub(crate) fn fits(&self, claimed: u64) -> bool {
+        self.users() == Some(claimed) && self.fans <= claimed
     }
 
     /// Counts a change of the claims on one user.

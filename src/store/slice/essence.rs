@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
-use super::Slice;
+use super::StoredSlice;
 use super::by_hash::Members;
 use super::counted::Rebuild;
 use crate::base::clock::UnixMillis;
@@ -11,7 +11,7 @@ use crate::base::ids::{Epoch, GatewayId, UserId};
 use crate::store::Stays;
 use crate::store::slices::{Claim, Fence, SliceEntry};
 
-impl Slice {
+impl StoredSlice {
     /// What decides the answers of the slice from now on.
     fn essence(&self) -> Essence<'_> {
         let mut claims = Vec::new();
@@ -54,15 +54,15 @@ struct Essence<'a> {
     stays: &'a BTreeMap<Epoch, Stays>,
 }
 
-impl PartialEq for Slice {
+impl PartialEq for StoredSlice {
     fn eq(&self, other: &Self) -> bool {
         self.essence() == other.essence()
     }
 }
 
-impl Eq for Slice {}
+impl Eq for StoredSlice {}
 
-impl Hash for Slice {
+impl Hash for StoredSlice {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.essence().hash(state);
     }

@@ -1,15 +1,15 @@
 //! What another program may do to a slice, or a loss of data. Only tests do this.
 
-use super::Slice;
-use super::claims::Token;
-use super::counted::Counted;
+use super::StoredSlice;
+use super::counted::SliceCounts;
+use super::entry::EntryToken;
 use crate::base::ids::{GatewayId, Group, UserId};
 use crate::store::slices::{Claim, SliceEntry, SliceTotals};
 
 /// A token that no gateway gets.
-const NOBODY: Token = 0;
+const NOBODY: EntryToken = 0;
 
-impl Slice {
+impl StoredSlice {
     /// Another program adds a user to a group.
     pub fn add_stranger(&mut self, group: Group, user: &UserId) {
         self.members_of_mut(group).insert(user, ());
@@ -57,7 +57,7 @@ impl Slice {
     /// Loses the fence alone.
     pub fn lose_fence(&mut self) {
         self.fence = None;
-        self.counted = Counted::default();
+        self.counted = SliceCounts::default();
         self.closed = SliceTotals::default();
     }
 

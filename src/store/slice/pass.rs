@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::Slice;
-use super::claims::Token;
+use super::StoredSlice;
+use super::entry::EntryToken;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Group, UserId};
 use crate::store::slices::{Drift, Pass, PassCursor, PassPhase, Passed, SliceEntry};
@@ -14,7 +14,7 @@ const PASS_PAGE: usize = 500;
 
 /// What one page did.
 #[derive(Default)]
-struct Page {
+struct PassPage {
     /// The cursor of the next page of this phase.
     next: Option<u64>,
     looked: usize,
@@ -25,7 +25,7 @@ struct Page {
 }
 
 /// Whose each token is; one that is missing is nobody's.
-type Owners = HashMap<Token, Owner>;
+type Owners = HashMap<EntryToken, Owner>;
 
 /// A gateway with an entry.
 enum Owner {
@@ -33,7 +33,7 @@ enum Owner {
     Dead { last_heard: UnixMillis },
 }
 
-impl Slice {
+impl StoredSlice {
     /// Makes a part of a pass; see [`crate::store::Slices::pass`]. The caller must know that the
     /// dead gateways were buried.
     pub fn pass(&mut self, pass: &Pass, now: UnixMillis) -> Option<Passed> {
@@ -113,17 +113,17 @@ impl Slice {
 
     /// Drops the claims on a page of users that are no living gateway's. Then brings the public
     /// sets in line with the other claims on these users.
-    fn pass_claims(&mut self, pass: &Pass, cursor: u64, now: UnixMillis) -> Page {
+    fn pass_claims(&mut self, pass: &Pass, cursor: u64, now: UnixMillis) -> PassPage {
         let found = self.who.page(cursor, PASS_PAGE);
-        let mut page = Page {
+        let mut page = PassPage {
             next: found.next,
             looked: found.users.len(),
             drift: self.drift_among(&found.users),
-            ..Page::default()
+            ..PassPage::default()
         };
         if self.is_unexplained(page.drift) {
             self.forget(pass.known, now);
-            return Page::default();
+            return PassPage::default();
         }
         let owners = self.owners(pass, now);
         for user in &found.users {
@@ -156,7 +156,13 @@ impl Slice {
     }
 
     /// Drops the claims on a user that are no living gateway's, and shows the others.
-    fn drop_unowned(&mut self, user: &UserId, owners: &Owners, page: &mut Page, now: UnixMillis) {
+    fn drop_unowned(
+        &mut self,
+        user: &UserId,
+        owners: &Owners,
+        page: &mut PassPage,
+        now: UnixMillis,
+    ) {
         let mut unowned = Vec::new();
         let mut last_here = 0;
         for (token, _) in self.claims_on(user) {
@@ -204,9 +210,9 @@ impl Slice {
     }
 
     /// Takes the users on a page of a public set out of it on whom there is no such claim.
-    fn pass_group(&mut self, group: Group, pass: &Pass, cursor: u64, now: UnixMillis) -> Page {
+    fn pass_group(&mut self, group: Group, pass: &Pass, cursor: u64, now: UnixMillis) -> PassPage {
         if self.is_in_rebuild() {
-            return Page::default();
+            return PassPage::default();
         }
         let found = self.members_of(group).page(cursor, PASS_PAGE);
         let looked = found.users.len();
@@ -221,7 +227,7 @@ impl Slice {
         };
         if self.is_unexplained(drift) {
             self.forget(pass.known, now);
-            return Page::default();
+            return PassPage::default();
         }
         for stray in &strays {
             match group {
@@ -229,11 +235,11 @@ impl Slice {
                 Group::Fans => _ = self.fans.remove(stray),
             }
         }
-        Page {
+        PassPage {
             next: found.next,
             looked,
             drift,
-            ..Page::default()
+            ..PassPage::default()
         }
     }
 
@@ -264,7 +270,7 @@ impl Slice {
     }
 }
 
-impl Page {
+impl PassPage {
     fn has_changed(&self) -> bool {
         self.released + self.ownerless > 0 || self.drift != Drift::default()
     }

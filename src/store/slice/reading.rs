@@ -1,8 +1,9 @@
 //! What a slice answers to those who only read it.
 
+use super::StoredSlice;
 use super::by_hash::Members;
-use super::claims::{Claims, Presence, Token};
-use super::{Entry, Slice};
+use super::claims::{Presence, UserClaims};
+use super::entry::{EntryToken, GatewayEntry};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, Group, UserId};
 use crate::store::Stays;
@@ -12,7 +13,7 @@ use crate::store::slices::{
     Claim, ClaimedUser, ClaimsPage, Entries, Fence, MemberPage, SliceEntry, SliceLook, SliceSize,
 };
 
-impl Slice {
+impl StoredSlice {
     /// The epoch to which the slice belongs, if it was ever used.
     pub fn fence(&self) -> Option<Fence> {
         self.fence
@@ -82,7 +83,7 @@ impl Slice {
     }
 
     /// The gateway to which a token belongs, and its entry.
-    pub(super) fn owner_of(&self, token: Token) -> Option<(&GatewayId, &Entry)> {
+    pub(super) fn owner_of(&self, token: EntryToken) -> Option<(&GatewayId, &GatewayEntry)> {
         self.entries.iter().find(|(_, entry)| entry.token == token)
     }
 
@@ -90,13 +91,13 @@ impl Slice {
     pub(crate) fn claimed(&self, user: &UserId) -> Presence {
         match self.who.get(user) {
             Some(claims) => claims.presence(),
-            None => Claims::default().presence(),
+            None => UserClaims::default().presence(),
         }
     }
 
     /// The claims on a user, the one made last at the end.
-    pub(crate) fn claims_on(&self, user: &UserId) -> impl Iterator<Item = (Token, &Claim)> {
-        self.who.get(user).into_iter().flat_map(Claims::iter)
+    pub(crate) fn claims_on(&self, user: &UserId) -> impl Iterator<Item = (EntryToken, &Claim)> {
+        self.who.get(user).into_iter().flat_map(UserClaims::iter)
     }
 
     /// A page of the users on whom there are claims.

@@ -19,7 +19,7 @@ fn gateway(name: &str) -> GatewayId {
 /// A slice, and the gateways that use it as the protocol wants it.
 #[derive(Clone)]
 struct World {
-    slice: Slice,
+    slice: StoredSlice,
     id: SliceId,
     now: UnixMillis,
     number: u64,
@@ -30,7 +30,7 @@ struct World {
 impl World {
     fn of(set: OnlineSet) -> Self {
         Self {
-            slice: Slice::default(),
+            slice: StoredSlice::default(),
             id: SliceId {
                 set,
                 index: 1,
@@ -116,7 +116,7 @@ impl World {
             ..self.call(from)
         };
         match self.apply(&call) {
-            ApplyReply::Refused(Refusal { entry: None, .. }) => {}
+            ApplyReply::Refused(ApplyRefusal { entry: None, .. }) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -340,7 +340,10 @@ fn a_dead_gateway_makes_no_claims_while_a_pass_drops_those_it_has() {
     let part = world.page(&world.first_page(&[("g", 5)]));
     assert_ne!(part.next, None);
     let call = world.call("g");
-    assert_eq!(world.apply(&call), ApplyReply::Refused(Refusal::default()));
+    assert_eq!(
+        world.apply(&call),
+        ApplyReply::Refused(ApplyRefusal::default())
+    );
 }
 
 #[test]
@@ -361,7 +364,7 @@ fn a_slice_that_forgets_keeps_its_public_sets() {
 
 #[test]
 fn a_slice_whose_claims_or_entries_were_written_forgets() {
-    let meddlers: [fn(&mut Slice); 4] = [
+    let meddlers: [fn(&mut StoredSlice); 4] = [
         |slice| slice.lose_claims(&user("u1")),
         |slice| slice.invent_claim(&user("stray"), Some(&gateway("g")), Claim::Fan),
         |slice| slice.lose_entry(&gateway("g")),
@@ -458,7 +461,7 @@ fn a_clock_that_goes_back_ends_no_rebuild_early() {
 
 #[test]
 fn what_is_written_in_a_rebuild_is_noted_and_the_slice_forgets_again_at_its_end() {
-    let meddlers: [fn(&mut Slice); 3] = [
+    let meddlers: [fn(&mut StoredSlice); 3] = [
         |slice| slice.lose_entry(&gateway("g")),
         |slice| slice.lose_claims(&user("u1")),
         |slice| slice.invent_claim(&user("stray"), None, Claim::Member),
@@ -511,10 +514,10 @@ fn a_claim_in_the_place_of_another_one_makes_the_slice_forget() {
 fn a_lost_fence_of_a_slice_that_was_used_makes_it_forget() {
     let mut world = World::with_three();
     let known = world.size();
-    world.slice = Slice::default();
+    world.slice = StoredSlice::default();
     let part = world.page(&world.first_page(&[]));
     assert!(part.size.rebuild, "a pass finds it");
-    world.slice = Slice::default();
+    world.slice = StoredSlice::default();
     world.says("g", "u1", "");
     assert!(world.is_in_rebuild());
     assert_eq!(world.size().arrived(), known.arrived());
@@ -549,7 +552,7 @@ fn a_call_that_follows_another_entry_is_refused_with_the_one_that_is_there() {
         joins: users("u9"),
         ..world.call("g")
     };
-    let refusal = Refusal {
+    let refusal = ApplyRefusal {
         entry: Some(1),
         size: Some(world.size()),
     };

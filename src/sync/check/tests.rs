@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::base::ids::{LiveId, UserId};
 use crate::config::Config;
-use crate::gateway::wiring::Parts;
+use crate::gateway::wiring::GatewayParts;
 use crate::presence::checks::Due;
 use crate::store::{Arrived, CloseLive, FinishClose, LiveStore, OpenedBy, Peaks, Slices, Terms};
 use crate::sync::lives::OpenRequest;
@@ -13,7 +13,7 @@ use crate::testing::{FaultyStore, parts_on};
 
 /// A gateway with a room of live 42. Its tasks do not run.
 struct Scene {
-    parts: Parts,
+    parts: GatewayParts,
     store: Arc<FaultyStore>,
     room: Arc<Room>,
 }
@@ -111,7 +111,7 @@ impl Scene {
 }
 
 /// The room of live 42, of two slices.
-async fn open(parts: &Parts) -> Arc<Room> {
+async fn open(parts: &GatewayParts) -> Arc<Room> {
     let (live, streamer) = (LiveId::parse("42").unwrap(), UserId::parse("s1").unwrap());
     let (by, terms) = (OpenedBy::Service, Terms::default());
     parts

@@ -24,11 +24,11 @@ pub struct Announcer {
 struct Turns {
     /// How many callers have asked.
     asked: AtomicU64,
-    last: tokio::sync::Mutex<Turn>,
+    last: tokio::sync::Mutex<AnnouncerTurn>,
 }
 
 /// A turn that is over.
-struct Turn {
+struct AnnouncerTurn {
     /// The callers it was for: the first so many.
     served: u64,
     outcome: StoreResult<()>,
@@ -38,7 +38,7 @@ impl Default for Turns {
     fn default() -> Self {
         Self {
             asked: AtomicU64::new(0),
-            last: tokio::sync::Mutex::new(Turn {
+            last: tokio::sync::Mutex::new(AnnouncerTurn {
                 served: 0,
                 outcome: Ok(()),
             }),
@@ -64,7 +64,7 @@ impl Announcer {
             // Whoever asks from here on may have noted an event that this turn does not read.
             let served = turns.asked.load(Ordering::SeqCst);
             let outcome = self.write(live).await;
-            *last = Turn { served, outcome };
+            *last = AnnouncerTurn { served, outcome };
         }
         let outcome = last.outcome.clone();
         drop(last);

@@ -30,26 +30,26 @@ const EVERY: Duration = Duration::from_secs(1);
 const MOST_WAITING: usize = 100_000;
 
 /// A live's batch, by its users.
-struct Batch {
+struct FanEventBatch {
     record: LiveRecord,
     changes: HashMap<UserId, EventKind>,
     since: UnixMillis,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingBatches {
     /// By live and epoch.
-    batches: HashMap<(LiveId, u64), Batch>,
+    batches: HashMap<(LiveId, u64), FanEventBatch>,
     users: usize,
 }
 
 pub struct FanEvents {
     core: Arc<Core>,
     queue: EventQueue,
-    waiting: Mutex<Waiting>,
-    /// Batches that were taken from [`Waiting`] and are no events in the queue yet. No further batch
+    waiting: Mutex<WaitingBatches>,
+    /// Batches that were taken from [`WaitingBatches`] and are no events in the queue yet. No further batch
     /// is taken before all are written.
-    taken: tokio::sync::Mutex<Vec<Batch>>,
+    taken: tokio::sync::Mutex<Vec<FanEventBatch>>,
 }
 
 impl FanEvents {
@@ -77,7 +77,7 @@ impl FanEvents {
                 continue;
             }
             let key = (room.record.live.clone(), room.record.epoch.0);
-            let batch = waiting.batches.entry(key).or_insert_with(|| Batch {
+            let batch = waiting.batches.entry(key).or_insert_with(|| FanEventBatch {
                 record: room.record.clone(),
                 changes: HashMap::new(),
                 since: self.core.clock.unix(),
@@ -122,7 +122,7 @@ impl FanEvents {
         }
     }
 
-    async fn write_all(&self, batches: &mut Vec<Batch>) -> StoreResult<()> {
+    async fn write_all(&self, batches: &mut Vec<FanEventBatch>) -> StoreResult<()> {
         while let Some(batch) = batches.last() {
             let events = self.events_of(batch).await?;
             self.queue.push(events);
@@ -131,7 +131,7 @@ impl FanEvents {
         self.queue.write().await
     }
 
-    async fn events_of(&self, batch: &Batch) -> StoreResult<Vec<Event>> {
+    async fn events_of(&self, batch: &FanEventBatch) -> StoreResult<Vec<Event>> {
         let gateway = self.core.gateways.id();
         let mut events = Vec::new();
         for kind in [EventKind::FanJoined, EventKind::FanLeft] {
@@ -149,7 +149,7 @@ impl FanEvents {
     /// keeps no sessions. A session that ended before the batch began does not belong to a join.
     async fn sessions(
         &self,
-        batch: &Batch,
+        batch: &FanEventBatch,
         kind: EventKind,
         users: &[UserId],
     ) -> StoreResult<Option<Vec<Option<String>>>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::parts::LivesParts;
-use super::types::{LiveError, OpenRequest, Opened};
+use super::types::{LiveError, OpenRequest, OpenedLive};
 use crate::base::clock::{Millis, UnixMillis};
 use crate::base::ids::{LiveId, MAX_SLICES};
 use crate::base::metrics::Metrics;
@@ -31,7 +31,7 @@ fn slices_for(followers: u64) -> u32 {
 const IN_PROGRESS: Millis = 60_000;
 
 impl LivesParts {
-    pub(super) async fn open(&self, wish: &OpenRequest) -> Result<Opened, LiveError> {
+    pub(super) async fn open(&self, wish: &OpenRequest) -> Result<OpenedLive, LiveError> {
         if self.core.erasing.contains(&wish.streamer) {
             return Err(LiveError::Erased(wish.streamer.clone()));
         }
@@ -106,7 +106,7 @@ impl LivesParts {
         )
     }
 
-    async fn open_claimed(&self, wish: &OpenRequest) -> Result<Opened, LiveError> {
+    async fn open_claimed(&self, wish: &OpenRequest) -> Result<OpenedLive, LiveError> {
         let mut followers = None;
         let slices = match wish.slices {
             Some(slices) => slices.clamp(1, MAX_SLICES),
@@ -161,7 +161,7 @@ impl LivesParts {
         record: LiveRecord,
         created: bool,
         followers: Option<u64>,
-    ) -> Result<Opened, LiveError> {
+    ) -> Result<OpenedLive, LiveError> {
         // None of these needs the others, and each takes several round trips.
         let told = announce_or_leave(
             self.core.store_for_clients.as_ref(),
@@ -183,7 +183,7 @@ impl LivesParts {
                 .absent_streamers
                 .found_absent(&record.live, self.core.clock.now());
         }
-        Ok(Opened { record, created })
+        Ok(OpenedLive { record, created })
     }
 
     /// The room of a live that the store says is open.

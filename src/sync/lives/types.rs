@@ -25,7 +25,7 @@ pub struct OpenRequest {
 
 /// A live that is open now.
 #[derive(Debug, Clone)]
-pub struct Opened {
+pub struct OpenedLive {
     /// The live.
     pub record: LiveRecord,
     /// Whether this request opened it.

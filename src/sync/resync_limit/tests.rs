@@ -4,7 +4,7 @@ use super::*;
 use crate::base::clock::moment;
 use crate::base::ids::{LiveId, SliceId, UserId};
 use crate::presence::desired_state::Standing;
-use crate::presence::turn::{Step, TurnContext};
+use crate::presence::turn::{TurnContext, TurnStep};
 use crate::store::MAX_BATCH;
 
 /// A slice that says this many members again.
@@ -27,7 +27,7 @@ fn lost_of(id: SliceId, members: usize) -> Slice {
     }
     // The gateway goes on under a new id.
     let mut turn = state.begin_turn(1, CONTEXT);
-    if let Step::Call(draft) = state.next_step(&mut turn) {
+    if let TurnStep::Call(draft) = state.next_step(&mut turn) {
         state.failed(&draft, moment(0));
     }
     state.begin_turn(2, CONTEXT);

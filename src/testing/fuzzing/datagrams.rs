@@ -1,6 +1,8 @@
 //! What the fuzzer runs of datagrams: what the gateway and the client read of each other.
 
-use crate::features::datagrams::wire::{self, Answer, DatagramKey, Request, Wish};
+use crate::features::datagrams::wire::{
+    self, DatagramAnswer, DatagramKey, DatagramRequest, DatagramWish,
+};
 
 /// A datagram whose sender has the session's key. One that is accepted says the same when it is
 /// written again.
@@ -15,26 +17,26 @@ pub(crate) fn datagram(bytes: &[u8]) {
     if sealed.len() >= wire::MAC {
         key.seal(&mut sealed);
     }
-    if let Some(request) = Request::read(&sealed) {
+    if let Some(request) = DatagramRequest::read(&sealed) {
         assert!(request.is_authentic(&key));
-        let Request {
+        let DatagramRequest {
             session, counter, ..
         } = request;
         let again = match request.wish {
-            Wish::Beat => wire::beat(&key, &session, counter, true).to_vec(),
-            Wish::Leave => wire::leave(&key, &session, counter).to_vec(),
-            Wish::Hello { cookie, ticket } => {
+            DatagramWish::Beat => wire::beat(&key, &session, counter, true).to_vec(),
+            DatagramWish::Leave => wire::leave(&key, &session, counter).to_vec(),
+            DatagramWish::Hello { cookie, ticket } => {
                 wire::hello_to(&key, &session, counter, cookie, ticket)
             }
         };
         assert_eq!(content(&again), content(&sealed));
     }
-    if let Some(answer) = Answer::read(&sealed, &key) {
+    if let Some(answer) = DatagramAnswer::read(&sealed, &key) {
         let again = match answer {
-            Answer::Ack(ack) => ack.seal(&key),
-            Answer::Challenge(challenge) => challenge.seal(&key),
+            DatagramAnswer::Ack(ack) => ack.seal(&key),
+            DatagramAnswer::Challenge(challenge) => challenge.seal(&key),
         };
         assert_eq!(content(&again), content(&sealed));
-        assert_eq!(Answer::read(&again, &key), Some(answer));
+        assert_eq!(DatagramAnswer::read(&again, &key), Some(answer));
     }
 }

@@ -12,7 +12,7 @@ use rollcall::features::attendance::store::Attendance;
 use rollcall::presence::figures::Quality;
 use rollcall::store::LatestStays;
 use rollcall::store::LiveEpoch;
-use rollcall::store::slice::Slice;
+use rollcall::store::slice::StoredSlice;
 use rollcall::store::{Claim, ClaimedUser, Entries, Fence, Figures, OnlineUsers, SliceEntry};
 use tokio::time::Instant;
 
@@ -171,7 +171,7 @@ fn wrong_claims(world: &World, truth: &Truth) -> Vec<String> {
     wrong
 }
 
-fn every_claim(slice: &Slice) -> Vec<ClaimedUser> {
+fn every_claim(slice: &StoredSlice) -> Vec<ClaimedUser> {
     let mut all = Vec::new();
     let mut cursor = Some(0);
     while let Some(from) = cursor {
@@ -183,7 +183,7 @@ fn every_claim(slice: &Slice) -> Vec<ClaimedUser> {
 }
 
 /// What is wrong with a slice by itself.
-fn wrong_sizes(set: &OnlineSet, slice: &Slice) -> Vec<String> {
+fn wrong_sizes(set: &OnlineSet, slice: &StoredSlice) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut claimed: [BTreeSet<UserId>; 2] = Default::default();
     for user in every_claim(slice) {

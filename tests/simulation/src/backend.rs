@@ -26,12 +26,12 @@ async fn everybody_goes_home(mode: &mut watch::Receiver<Mode>) {
     let _ = mode.wait_for(|mode| *mode == Mode::GoHome).await;
 }
 
-pub(crate) struct Backend {
+pub(crate) struct SimulatedBackend {
     world: Arc<World>,
     rng: StdRng,
 }
 
-impl Backend {
+impl SimulatedBackend {
     pub(crate) fn new(world: &Arc<World>, live: Live) -> Self {
         let rng = StdRng::seed_from_u64(derived(world.plan.seed, &format!("back end {live}")));
         Self {

@@ -7,13 +7,13 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::engine::{HistoryArgs, Report};
+use crate::engine::{HistoryArgs, HistoryReport};
 
 /// Simulates a history with that program, which is this package's.
 ///
 /// # Errors
 /// The program cannot be run, or did not come to an end.
-pub fn simulate_in_child(program: &Path, wanted: &HistoryArgs) -> anyhow::Result<Report> {
+pub fn simulate_in_child(program: &Path, wanted: &HistoryArgs) -> anyhow::Result<HistoryReport> {
     let ran = Command::new(program)
         .args(arguments(wanted))
         .output()
@@ -78,7 +78,7 @@ pub struct Smallest {
     /// The history.
     pub history: HistoryArgs,
     /// What became of it.
-    pub report: Report,
+    pub report: HistoryReport,
 }
 
 impl Smallest {

@@ -23,8 +23,8 @@ use tokio_tungstenite::WebSocketStream;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::session::OldId;
-use self::truth::Crowd;
-use crate::expectation::{Live, Place, User};
+use self::truth::CrowdState;
+use crate::expectation::{Live, SocketAt, User};
 
 /// What people do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub struct Answer {
 
 /// What became of an HTTP request.
 #[derive(Debug)]
-pub enum Asked {
+pub enum Outcome {
     /// Nobody listens.
     Nobody,
     /// It may be carried out, now or later.
@@ -88,7 +88,7 @@ pub enum Asked {
 
 /// Why a socket was not opened.
 #[derive(Debug, Clone, Copy)]
-pub enum Refusal {
+pub enum CrowdRefusal {
     /// Nobody listens, so nobody has read the request.
     Nobody,
     /// The gateway refused, perhaps with a time after which to come back, or did not answer. It may
@@ -103,7 +103,7 @@ pub trait Surroundings: Send + Sync + 'static {
     type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
     /// What all people share.
-    fn crowd(&self) -> &Crowd;
+    fn crowd(&self) -> &CrowdState;
 
     /// The id of a live.
     fn name_of_live(&self, live: Live) -> String;
@@ -120,7 +120,7 @@ pub trait Surroundings: Send + Sync + 'static {
         gateway: usize,
         user: User,
         join: Option<Live>,
-    ) -> impl Future<Output = Result<WebSocketStream<Self::Stream>, Refusal>> + Send;
+    ) -> impl Future<Output = Result<WebSocketStream<Self::Stream>, CrowdRefusal>> + Send;
 
     /// Sends an HTTP request. A body of null is none.
     fn ask(
@@ -129,7 +129,7 @@ pub trait Surroundings: Send + Sync + 'static {
         method: Method,
         path: &str,
         body: &Value,
-    ) -> impl Future<Output = Asked> + Send;
+    ) -> impl Future<Output = Outcome> + Send;
 
     /// Sends a datagram; the answer, if one comes.
     fn datagram(
@@ -150,7 +150,7 @@ pub trait Surroundings: Send + Sync + 'static {
     fn is_sound(&self, gateway: usize) -> bool;
 
     /// Whether a gateway may say that it does not know a session which its user has not ended.
-    fn may_forget(&self, user: User, place: Place) -> bool;
+    fn may_forget(&self, user: User, place: SocketAt) -> bool;
 
     /// How many devices a person has.
     fn devices(&self, _user: User) -> usize {
@@ -186,24 +186,32 @@ pub trait Surroundings: Send + Sync + 'static {
     fn note(&self, _gateway: usize, _what: &str) {}
 
     /// A message to a socket, which is in this live after it. It is null if the text is no JSON.
-    fn hears(&self, _user: User, _place: Place, _live: Option<Live>, _text: &str, _said: &Value) {}
+    fn hears(
+        &self,
+        _user: User,
+        _place: SocketAt,
+        _live: Option<Live>,
+        _text: &str,
+        _said: &Value,
+    ) {
+    }
 
     /// A gateway let a user in who asked for a live in that epoch.
     fn let_in(
         &self,
         _user: User,
         _live: Live,
-        _place: Place,
+        _place: SocketAt,
         _epoch: Option<u64>,
         _answer: &Value,
     ) {
     }
 
     /// A socket is told that its live has closed.
-    fn told_of_close(&self, _user: User, _live: Live, _place: Place) {}
+    fn told_of_close(&self, _user: User, _live: Live, _place: SocketAt) {}
 
     /// A socket ended that its user did not end.
-    fn socket_ended(&self, user: User, place: Place, code: Option<u16>, why: &str);
+    fn socket_ended(&self, user: User, place: SocketAt, code: Option<u16>, why: &str);
 
     /// A session is not as it was promised.
     fn session_is_wrong(&self, user: User, live: Live, gateway: usize, why: &str);

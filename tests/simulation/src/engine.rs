@@ -20,21 +20,21 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
 use crate::at_rest;
-use crate::backend::Backend;
+use crate::backend::SimulatedBackend;
 use crate::crowd::person::Person;
 use crate::crowd::{Mode, derived};
 use crate::eavesdropper;
 use crate::expectation::How;
-use crate::faults::{self, Kind};
+use crate::faults::{self, Fault};
 use crate::link::Link;
-use crate::media_server::{self, MediaServer};
+use crate::media_server::{self, SimulatedMediaServer};
 use crate::network::at_once;
 use crate::oracle;
-use crate::plan::Plan;
+use crate::plan::HistoryPlan;
 use crate::process::Process;
 use crate::timing::Timing;
 use crate::trace::Trace;
-use crate::world::{Order, Running, World};
+use crate::world::{ProcessOrder, RunningGateway, World};
 
 /// The secret by which the gateways know each other's sessions without a socket.
 const PRESENCE_SECRET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/presence-secret");
@@ -56,7 +56,7 @@ pub struct HistoryArgs {
     pub rounds: usize,
     /// Only these faults
     #[arg(long, value_delimiter = ',')]
-    pub faults: Vec<Kind>,
+    pub faults: Vec<Fault>,
     /// Without the faults of these numbers
     #[arg(long, value_delimiter = ',')]
     pub without: Vec<usize>,
@@ -77,7 +77,7 @@ pub struct HistoryArgs {
 
 /// What became of a history.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Report {
+pub struct HistoryReport {
     /// Its seed.
     pub seed: u64,
     /// The simulated time, in ms.
@@ -87,7 +87,7 @@ pub struct Report {
     /// The hash of all events, in hexadecimal digits.
     pub hash: String,
     /// How many faults of each kind happened.
-    pub faults: BTreeMap<Kind, u64>,
+    pub faults: BTreeMap<Fault, u64>,
     /// The numbers of the planned faults.
     pub ids: Vec<usize>,
     /// What was not as promised.
@@ -101,13 +101,13 @@ pub struct Report {
 ///
 /// # Errors
 /// The machine has no room for another runtime.
-pub fn simulate(args: &HistoryArgs, set_clock: fn(Duration)) -> anyhow::Result<Report> {
+pub fn simulate(args: &HistoryArgs, set_clock: fn(Duration)) -> anyhow::Result<HistoryReport> {
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("{panic}");
         PANICS.lock().push(panic.to_string());
     }));
     Engine::new(
-        Plan::new(args),
+        HistoryPlan::new(args),
         Trace::new(args.table, args.print),
         set_clock,
     )?
@@ -117,7 +117,7 @@ pub fn simulate(args: &HistoryArgs, set_clock: fn(Duration)) -> anyhow::Result<R
 struct Engine {
     around: Process,
     world: Arc<World>,
-    gateways: Vec<Slot>,
+    gateways: Vec<GatewaySlot>,
     /// Machines without power: their processes never run again.
     unplugged: Vec<Process>,
     rng: StdRng,
@@ -126,7 +126,7 @@ struct Engine {
 
 /// Where a gateway runs.
 #[derive(Default)]
-struct Slot {
+struct GatewaySlot {
     process: Option<Process>,
     is_frozen: bool,
     /// It runs in each so many turns.
@@ -134,12 +134,12 @@ struct Slot {
 }
 
 impl Engine {
-    fn new(plan: Plan, trace: Trace, set_clock: fn(Duration)) -> anyhow::Result<Self> {
+    fn new(plan: HistoryPlan, trace: Trace, set_clock: fn(Duration)) -> anyhow::Result<Self> {
         let around = Process::start().context("a runtime")?;
         let gateways = (0..plan.gateways)
-            .map(|_| Slot {
+            .map(|_| GatewaySlot {
                 one_in: 1,
-                ..Slot::default()
+                ..GatewaySlot::default()
             })
             .collect();
         let rng = StdRng::seed_from_u64(derived(plan.seed, "engine"));
@@ -157,7 +157,7 @@ impl Engine {
         })
     }
 
-    fn run(mut self) -> anyhow::Result<Report> {
+    fn run(mut self) -> anyhow::Result<HistoryReport> {
         let (began, turn) = (Instant::now(), self.world.plan.turn);
         let is_over = Arc::new(AtomicBool::new(false));
         self.around.handle().spawn(self.world.network.clone().run());
@@ -199,17 +199,17 @@ impl Engine {
         Ok(self.report(passed))
     }
 
-    fn obey(&mut self, order: Order) -> anyhow::Result<()> {
+    fn obey(&mut self, order: ProcessOrder) -> anyhow::Result<()> {
         match order {
-            Order::Start(gateway) => self.start(gateway)?,
-            Order::Kill(gateway) => drop(self.end(gateway)),
-            Order::Unplug(gateway) => {
+            ProcessOrder::Start(gateway) => self.start(gateway)?,
+            ProcessOrder::Kill(gateway) => drop(self.end(gateway)),
+            ProcessOrder::Unplug(gateway) => {
                 let process = self.end(gateway);
                 self.unplugged.extend(process);
             }
-            Order::Freeze(gateway) => self.gateways[gateway].is_frozen = true,
-            Order::Thaw(gateway) => self.gateways[gateway].is_frozen = false,
-            Order::Slow(gateway, one_in) => self.gateways[gateway].one_in = one_in,
+            ProcessOrder::Freeze(gateway) => self.gateways[gateway].is_frozen = true,
+            ProcessOrder::Thaw(gateway) => self.gateways[gateway].is_frozen = false,
+            ProcessOrder::Slow(gateway, one_in) => self.gateways[gateway].one_in = one_in,
         }
         Ok(())
     }
@@ -248,7 +248,7 @@ impl Engine {
             let store = Arc::new(Link::new(world.network.clone(), link));
             match start_without_ports(&config, store).await {
                 Ok(started) => {
-                    let running = Running::new(handle, started);
+                    let running = RunningGateway::new(handle, started);
                     world.runs(gateway, running);
                 }
                 Err(why) => world.found(format!("gateway {gateway} does not start: {why}")),
@@ -258,13 +258,13 @@ impl Engine {
         Ok(())
     }
 
-    fn report(mut self, passed: Duration) -> Report {
+    fn report(mut self, passed: Duration) -> HistoryReport {
         let plan = &self.world.plan;
         let (events, hash) = self.world.trace.summary();
         let faults = std::mem::take(&mut self.world.notes().faults);
         let findings = std::mem::take(&mut self.world.notes().findings);
         let is_told = self.world.trace.keeps_lines();
-        let report = Report {
+        let report = HistoryReport {
             seed: plan.seed,
             simulated_ms: passed.as_millis() as u64,
             events,
@@ -342,9 +342,9 @@ async fn direct(world: Arc<World>, is_over: Arc<AtomicBool>) {
     }
     sleep(Duration::from_secs(1)).await;
     for live in 0..world.plan.lives {
-        tokio::spawn(Backend::new(&world, live).run(live));
+        tokio::spawn(SimulatedBackend::new(&world, live).run(live));
     }
-    tokio::spawn(MediaServer::new(&world).run());
+    tokio::spawn(SimulatedMediaServer::new(&world).run());
     tokio::spawn(eavesdropper::eavesdrop(world.clone()));
     for user in 0..world.plan.people as u32 {
         tokio::spawn(Box::pin(Person::new(world.clone(), user).run()));

@@ -28,7 +28,7 @@ pub type Live = usize;
 
 /// One socket on one gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct SocketAt {
     /// Its number.
     pub socket: u64,
     /// The gateway.
@@ -66,7 +66,7 @@ pub struct Beat {
 
 #[derive(Debug, Clone, Copy)]
 struct Hold {
-    place: Place,
+    place: SocketAt,
     /// Since when the socket surely holds the user.
     since: Option<Instant>,
     /// A join is on its way.
@@ -145,21 +145,21 @@ pub enum Wrong {
 
 /// The verdict over one user in one live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verdict {
+pub struct UserVerdict {
     /// Wrong, whatever excuse there is: it counts for the time to correct.
     pub wrong: Option<Wrong>,
     /// Wrong for so long beyond what was promised.
     pub overdue: Option<Duration>,
 }
 
-const RIGHT: Verdict = Verdict {
+const RIGHT: UserVerdict = UserVerdict {
     wrong: None,
     overdue: None,
 };
 
 impl Expectation {
     /// The socket may hold the user from now on.
-    pub fn joining(&mut self, place: Place) {
+    pub fn joining(&mut self, place: SocketAt) {
         match self.holds.iter_mut().find(|hold| hold.place == place) {
             Some(hold) => (hold.since, hold.asking) = (None, true),
             None => self.holds.push(Hold {
@@ -172,7 +172,7 @@ impl Expectation {
     }
 
     /// The socket surely holds the user.
-    pub fn joined(&mut self, place: Place, at: Instant) {
+    pub fn joined(&mut self, place: SocketAt, at: Instant) {
         self.joining(place);
         for hold in self.holds.iter_mut().filter(|hold| hold.place == place) {
             (hold.since, hold.asking) = (Some(at), false);
@@ -180,14 +180,14 @@ impl Expectation {
     }
 
     /// A beat is on its way: the gateway may hold the user before its answer is here.
-    pub fn beating(&mut self, place: Place) {
+    pub fn beating(&mut self, place: SocketAt) {
         if !self.holds.iter().any(|hold| hold.place == place) {
             self.joining(place);
         }
     }
 
     /// The gateway did not take a beat.
-    pub fn refused(&mut self, place: Place, at: Instant) {
+    pub fn refused(&mut self, place: SocketAt, at: Instant) {
         let is_new = |hold: &Hold| hold.place == place && hold.beat.is_none();
         if self.holds.iter().any(is_new) {
             self.ended(place, at, How::Left);
@@ -197,7 +197,7 @@ impl Expectation {
 
     /// The gateway has answered a beat, and may hold the user for a timeout from then on. With
     /// `is_sure` it surely does.
-    pub fn beaten(&mut self, place: Place, beat: Beat, is_sure: bool) {
+    pub fn beaten(&mut self, place: SocketAt, beat: Beat, is_sure: bool) {
         self.beating(place);
         for hold in self.holds.iter_mut().filter(|hold| hold.place == place) {
             hold.asking = false;
@@ -210,7 +210,7 @@ impl Expectation {
     }
 
     /// A beat was not answered. The gateway may have heard it all the same, and may hear it yet.
-    pub fn unanswered(&mut self, place: Place, at: Instant) {
+    pub fn unanswered(&mut self, place: SocketAt, at: Instant) {
         self.holds
             .retain(|hold| hold.place != place || hold.beat.is_some());
         self.gone.push(Gone {
@@ -223,7 +223,7 @@ impl Expectation {
 
     /// Nobody knows any more whether the sessions without a socket are there that `which` chooses:
     /// somebody has asked a gateway to end them.
-    pub fn doubt(&mut self, which: impl Fn(&Place) -> bool) {
+    pub fn doubt(&mut self, which: impl Fn(&SocketAt) -> bool) {
         for hold in self.holds.iter_mut() {
             if hold.beat.is_some() && which(&hold.place) {
                 hold.since = None;
@@ -247,14 +247,14 @@ impl Expectation {
     }
 
     /// The socket has begun to leave.
-    pub fn leaving(&mut self, place: Place) {
+    pub fn leaving(&mut self, place: SocketAt) {
         for hold in self.holds.iter_mut().filter(|hold| hold.place == place) {
             (hold.since, hold.asking) = (None, false);
         }
     }
 
     /// The socket holds the user no more.
-    pub fn ended(&mut self, place: Place, at: Instant, how: How) {
+    pub fn ended(&mut self, place: SocketAt, at: Instant, how: How) {
         let before = self.holds.len();
         self.holds.retain(|hold| hold.place != place);
         if self.holds.len() < before {
@@ -274,7 +274,7 @@ impl Expectation {
         let out = self.holds.extract_if(.., |hold| !hold.asking);
         self.gone.extend(out.map(
             |Hold {
-                 place: Place { gateway, start, .. },
+                 place: SocketAt { gateway, start, .. },
                  ..
              }| Gone {
                 gateway,
@@ -293,7 +293,7 @@ impl Expectation {
         how: How,
         rules: &Rules,
     ) {
-        let places: Vec<Place> = self.holds.iter().map(|hold| hold.place).collect();
+        let places: Vec<SocketAt> = self.holds.iter().map(|hold| hold.place).collect();
         for place in places
             .into_iter()
             .filter(|place| (place.gateway, place.start) == (gateway, start))
@@ -384,7 +384,7 @@ impl Expectation {
             |then: Instant| format!("{:.3} s", at.saturating_duration_since(then).as_secs_f64());
         let held = self.holds.iter().map(
             |Hold {
-                 place: Place { gateway, .. },
+                 place: SocketAt { gateway, .. },
                  since,
                  ..
              }| match since {
@@ -401,7 +401,7 @@ impl Expectation {
     }
 
     /// Judges a set that has, or has not, the user at that time.
-    pub fn judge(&self, at: Instant, in_set: bool, rules: &Rules) -> Verdict {
+    pub fn judge(&self, at: Instant, in_set: bool, rules: &Rules) -> UserVerdict {
         if in_set {
             self.judge_present(at, rules)
         } else {
@@ -409,7 +409,7 @@ impl Expectation {
         }
     }
 
-    fn judge_absent(&self, at: Instant, rules: &Rules) -> Verdict {
+    fn judge_absent(&self, at: Instant, rules: &Rules) -> UserVerdict {
         let sure = || {
             self.holds
                 .iter()
@@ -425,19 +425,19 @@ impl Expectation {
                 Some((since + settled).max(until? + rules.timing.healed()))
             }
         });
-        Verdict {
+        UserVerdict {
             wrong: Some(Wrong::Miss),
             overdue: promised.min().and_then(|by| overdue(at, by)),
         }
     }
 
-    fn judge_present(&self, at: Instant, rules: &Rules) -> Verdict {
+    fn judge_present(&self, at: Instant, rules: &Rules) -> UserVerdict {
         if self.is_held() {
             return RIGHT;
         }
         let Some(last) = self.gone.iter().map(|gone| gone.natural(rules)).max() else {
             // The user was never there, or too long ago to matter.
-            return Verdict {
+            return UserVerdict {
                 wrong: Some(Wrong::Ghost),
                 overdue: Some(Duration::MAX),
             };
@@ -447,7 +447,7 @@ impl Expectation {
         }
         let all: Option<Vec<Instant>> = self.gone.iter().map(|gone| gone.promised(rules)).collect();
         let promised = all.and_then(|all| all.into_iter().max());
-        Verdict {
+        UserVerdict {
             wrong: Some(Wrong::Ghost),
             overdue: promised.and_then(|by| overdue(at, by)),
         }

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use rollcall::base::ids::{GatewayId, Group, OnlineSet, SliceId, UserId};
-use rollcall::store::slice::Slice;
+use rollcall::store::slice::StoredSlice;
 use rollcall::store::{Claim, Entries};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
 use crate::expectation::How;
-use crate::network::{Node, Way};
-use crate::plan::Planned;
+use crate::network::{LinkWay, NodeMode};
+use crate::plan::RoundFault;
 use crate::timing::EXACT_AGAIN;
-use crate::world::{Order, World};
+use crate::world::{ProcessOrder, World};
 
 /// Stores have found out by then that messages do not arrive.
 const SILENCE_NOTICED: Duration = Duration::from_secs(7);
@@ -24,7 +24,7 @@ const SILENCE_NOTICED: Duration = Duration::from_secs(7);
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum Fault {
     /// A gateway is killed, and starts again
     Kill,
     /// The machine of a gateway loses power: its sockets stay open and silent
@@ -78,11 +78,11 @@ pub enum Kind {
 }
 
 /// Carries a fault out, from its begin to its end.
-pub(crate) async fn carry_out(world: Arc<World>, fault: Planned) {
+pub(crate) async fn carry_out(world: Arc<World>, fault: RoundFault) {
     sleep(fault.at).await;
     let breaks_process = matches!(
         fault.kind,
-        Kind::Kill | Kind::PowerLoss | Kind::Drain | Kind::Freeze | Kind::Starve
+        Fault::Kill | Fault::PowerLoss | Fault::Drain | Fault::Freeze | Fault::Starve
     );
     if breaks_process && !world.crowd.is_up(fault.victim) {
         return;
@@ -93,52 +93,52 @@ pub(crate) async fn carry_out(world: Arc<World>, fault: Planned) {
         &format!("{:?} #{} for {:?}", fault.kind, fault.id, fault.hold),
     );
     match fault.kind {
-        Kind::Kill => restart(&world, &fault, Order::Kill(fault.victim)).await,
-        Kind::PowerLoss => restart(&world, &fault, Order::Unplug(fault.victim)).await,
-        Kind::Drain => drain(&world, &fault).await,
-        Kind::Freeze => freeze(&world, &fault).await,
-        Kind::Starve => starve(&world, &fault).await,
-        Kind::Cut => way(&world, &fault, Way::Cut).await,
-        Kind::Stall => way(&world, &fault, Way::Stalled).await,
-        Kind::LoseAnswers => way(&world, &fault, Way::AnswersLost).await,
-        Kind::Double => way(&world, &fault, Way::Doubling).await,
-        Kind::Slow => way(&world, &fault, Way::Slow).await,
-        Kind::Flaky => way(&world, &fault, Way::Flaky).await,
-        Kind::FlushAll => flush_all(&world).await,
-        Kind::Mute | Kind::Deafen => silence(&world, &fault).await,
-        Kind::NodeDown => node(&world, &fault, Node::Down).await,
-        Kind::NodeHangs => node(&world, &fault, Node::Hung).await,
-        Kind::Full => {
+        Fault::Kill => restart(&world, &fault, ProcessOrder::Kill(fault.victim)).await,
+        Fault::PowerLoss => restart(&world, &fault, ProcessOrder::Unplug(fault.victim)).await,
+        Fault::Drain => drain(&world, &fault).await,
+        Fault::Freeze => freeze(&world, &fault).await,
+        Fault::Starve => starve(&world, &fault).await,
+        Fault::Cut => way(&world, &fault, LinkWay::Cut).await,
+        Fault::Stall => way(&world, &fault, LinkWay::Stalled).await,
+        Fault::LoseAnswers => way(&world, &fault, LinkWay::AnswersLost).await,
+        Fault::Double => way(&world, &fault, LinkWay::Doubling).await,
+        Fault::Slow => way(&world, &fault, LinkWay::Slow).await,
+        Fault::Flaky => way(&world, &fault, LinkWay::Flaky).await,
+        Fault::FlushAll => flush_all(&world).await,
+        Fault::Mute | Fault::Deafen => silence(&world, &fault).await,
+        Fault::NodeDown => node(&world, &fault, NodeMode::Down).await,
+        Fault::NodeHangs => node(&world, &fault, NodeMode::Hung).await,
+        Fault::Full => {
             node(
                 &world,
                 &fault,
-                Node::Refusing("OOM command not allowed when used memory > 'maxmemory'."),
+                NodeMode::Refusing("OOM command not allowed when used memory > 'maxmemory'."),
             )
             .await
         }
-        Kind::ReadOnly => {
+        Fault::ReadOnly => {
             node(
                 &world,
                 &fault,
-                Node::Refusing("READONLY You can't write against a read only replica."),
+                NodeMode::Refusing("READONLY You can't write against a read only replica."),
             )
             .await
         }
-        Kind::LoseAll | Kind::Failover | Kind::OlderData => lose(&world, &fault).await,
-        Kind::LoseSlice | Kind::OlderSlice | Kind::ForeignWrite => meddle(&world, &fault).await,
-        Kind::ClockStep => step_clock(&world, &fault).await,
+        Fault::LoseAll | Fault::Failover | Fault::OlderData => lose(&world, &fault).await,
+        Fault::LoseSlice | Fault::OlderSlice | Fault::ForeignWrite => meddle(&world, &fault).await,
+        Fault::ClockStep => step_clock(&world, &fault).await,
     }
 }
 
-async fn restart(world: &World, fault: &Planned, end: Order) {
+async fn restart(world: &World, fault: &RoundFault, end: ProcessOrder) {
     world.crowd.trouble(fault.victim, false);
     world.order(end);
     sleep(fault.hold).await;
-    world.order(Order::Start(fault.victim));
+    world.order(ProcessOrder::Start(fault.victim));
     world.crowd.well(fault.victim);
 }
 
-async fn drain(world: &World, fault: &Planned) {
+async fn drain(world: &World, fault: &RoundFault) {
     let running = {
         let mut spots = world.spots.lock();
         let spot = &mut spots[fault.victim];
@@ -170,43 +170,46 @@ async fn drain(world: &World, fault: &Planned) {
         fault.victim,
         if was_well { How::Moved } else { How::Killed },
     );
-    world.order(Order::Kill(fault.victim));
+    world.order(ProcessOrder::Kill(fault.victim));
     sleep(fault.hold / 4).await;
-    world.order(Order::Start(fault.victim));
+    world.order(ProcessOrder::Start(fault.victim));
 }
 
-async fn freeze(world: &World, fault: &Planned) {
+async fn freeze(world: &World, fault: &RoundFault) {
     world.crowd.trouble(fault.victim, true);
-    world.order(Order::Freeze(fault.victim));
+    world.order(ProcessOrder::Freeze(fault.victim));
     // Up to three leases.
     sleep(fault.hold.mul_f64(1.5)).await;
-    world.order(Order::Thaw(fault.victim));
+    world.order(ProcessOrder::Thaw(fault.victim));
     world.crowd.well(fault.victim);
 }
 
-async fn starve(world: &World, fault: &Planned) {
+async fn starve(world: &World, fault: &RoundFault) {
     // It may read late what was written long ago, as a frozen one does.
     world.crowd.trouble(fault.victim, true);
-    world.order(Order::Slow(fault.victim, 5 + (fault.choice % 60) as u32));
+    world.order(ProcessOrder::Slow(
+        fault.victim,
+        5 + (fault.choice % 60) as u32,
+    ));
     sleep(fault.hold).await;
-    world.order(Order::Slow(fault.victim, 1));
+    world.order(ProcessOrder::Slow(fault.victim, 1));
     world.crowd.well(fault.victim);
 }
 
-async fn way(world: &World, fault: &Planned, way: Way) {
+async fn way(world: &World, fault: &RoundFault, way: LinkWay) {
     let node = fault.choice as usize % world.network.nodes();
     world.crowd.trouble(fault.victim, false);
     world.network.set_way(fault.victim, node, way);
     sleep(fault.hold).await;
-    world.network.set_way(fault.victim, node, Way::Well);
+    world.network.set_way(fault.victim, node, LinkWay::Well);
     // What was held back arrives for a while after that.
     sleep(Duration::from_secs(8)).await;
     world.crowd.well(fault.victim);
 }
 
-async fn silence(world: &World, fault: &Planned) {
+async fn silence(world: &World, fault: &RoundFault) {
     let set = |is_silent| match fault.kind {
-        Kind::Mute => world.network.set_mute(fault.victim, is_silent),
+        Fault::Mute => world.network.set_mute(fault.victim, is_silent),
         _ => world.network.set_deaf(fault.victim, is_silent),
     };
     world.crowd.trouble_for_all();
@@ -226,42 +229,42 @@ async fn silence(world: &World, fault: &Planned) {
     world.crowd.all_well();
 }
 
-async fn node(world: &World, fault: &Planned, to: Node) {
+async fn node(world: &World, fault: &RoundFault, to: NodeMode) {
     let node = fault.choice as usize % world.network.nodes();
     world.crowd.trouble_for_all();
     world.network.set_node(node, to);
     sleep(fault.hold).await;
-    world.network.set_node(node, Node::Up);
+    world.network.set_node(node, NodeMode::Up);
     sleep(Duration::from_secs(3)).await;
     world.crowd.all_well();
 }
 
 /// The store loses data: all of it, what was written in the last moments, or what was written since
 /// a backup.
-async fn lose(world: &World, fault: &Planned) {
+async fn lose(world: &World, fault: &RoundFault) {
     let backup = match fault.kind {
-        Kind::LoseAll => None,
+        Fault::LoseAll => None,
         _ => Some(world.network.truth.back_up()),
     };
     match fault.kind {
-        Kind::Failover => sleep(Duration::from_millis(100 + fault.choice % 2_000)).await,
+        Fault::Failover => sleep(Duration::from_millis(100 + fault.choice % 2_000)).await,
         _ => sleep(fault.hold).await,
     }
     world.crowd.trouble_for_all();
     let nodes = world.network.nodes();
-    (0..nodes).for_each(|node| world.network.set_node(node, Node::Down));
+    (0..nodes).for_each(|node| world.network.set_node(node, NodeMode::Down));
     sleep(Duration::from_millis(200 + fault.choice % 5_000)).await;
     match backup {
         Some(backup) => world.network.truth.restore(backup),
         None => world.network.truth.lose_everything(),
     }
     for node in 0..nodes {
-        world.network.set_node(node, Node::Up);
+        world.network.set_node(node, NodeMode::Up);
         world.network.all_doubt(node);
     }
     match fault.kind {
-        Kind::OlderData => older_data_is_found(world).await,
-        Kind::Failover => {
+        Fault::OlderData => older_data_is_found(world).await,
+        Fault::Failover => {
             world.notes().older_until = Some(Instant::now() + world.timing.repaired());
             exact_again(world).await;
         }
@@ -291,7 +294,7 @@ async fn exact_again(world: &World) {
 }
 
 /// Another program writes into a slice, or a part of the data is lost without a sign.
-async fn meddle(world: &World, fault: &Planned) {
+async fn meddle(world: &World, fault: &RoundFault) {
     // Where nobody is, no gateway looks after the slices.
     let lives = world.lives_with_viewers();
     let Some(live) = lives
@@ -309,7 +312,7 @@ async fn meddle(world: &World, fault: &Planned) {
     };
     let store = &world.network.truth;
     let backup = store.back_up();
-    if fault.kind == Kind::OlderSlice {
+    if fault.kind == Fault::OlderSlice {
         let epoch = world.crowd.epoch(live);
         sleep(fault.hold).await;
         // The slices of an opening that is over are nobody's any more.
@@ -326,8 +329,8 @@ async fn meddle(world: &World, fault: &Planned) {
     );
     world.crowd.trouble_for_all();
     match fault.kind {
-        Kind::LoseSlice => store.lose_slice(&slice),
-        Kind::OlderSlice => store.restore_slice(&backup, &slice),
+        Fault::LoseSlice => store.lose_slice(&slice),
+        Fault::OlderSlice => store.restore_slice(&backup, &slice),
         _ => store.write_as_another_program(&slice, |slice| match fault.choice >> 17 & 3 {
             0 => write_claims(slice, fault.choice),
             _ => write_sets(slice, fault.choice),
@@ -337,7 +340,7 @@ async fn meddle(world: &World, fault: &Planned) {
 }
 
 /// Another program writes to a public set.
-fn write_sets(slice: &mut Slice, choice: u64) {
+fn write_sets(slice: &mut StoredSlice, choice: u64) {
     let group = if choice >> 16 & 1 == 0 {
         Group::All
     } else {
@@ -355,7 +358,7 @@ fn write_sets(slice: &mut Slice, choice: u64) {
 }
 
 /// Another program writes to the claims, the entries or the fence.
-fn write_claims(slice: &mut Slice, choice: u64) {
+fn write_claims(slice: &mut StoredSlice, choice: u64) {
     let (Ok(nobody), Ok(stranger)) = (GatewayId::parse("nobody"), UserId::parse("stranger")) else {
         return;
     };
@@ -380,14 +383,14 @@ async fn older_data_is_found(world: &World) {
     world.crowd.all_well();
 }
 
-async fn step_clock(world: &World, fault: &Planned) {
+async fn step_clock(world: &World, fault: &RoundFault) {
     let by = (fault.choice % 240_000) as i64 - 120_000;
     world.network.truth.step_clock(by);
     sleep(fault.hold).await;
     world.network.truth.step_clock(-by);
 }
 
-impl Kind {
+impl Fault {
     /// Every kind.
     pub fn all() -> Vec<Self> {
         Self::value_variants().to_vec()

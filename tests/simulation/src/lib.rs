@@ -24,5 +24,5 @@ mod trace;
 mod world;
 
 pub use child::{Smallest, arguments, shrink, simulate_in_child};
-pub use engine::{HistoryArgs, Report, simulate};
-pub use faults::Kind;
+pub use engine::{HistoryArgs, HistoryReport, simulate};
+pub use faults::Fault;

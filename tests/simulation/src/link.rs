@@ -15,7 +15,7 @@ use rollcall::store::{
 };
 use tokio::sync::watch;
 
-use crate::network::{Call, Network, at_once};
+use crate::network::{Network, SentCall, at_once};
 
 /// The store as one gateway reaches it.
 pub(crate) struct Link {
@@ -82,7 +82,7 @@ impl Door for Link {
         _answer: impl Future<Output = StoreResult<T>> + Send,
         copy: impl FnOnce() -> CallCopy<MemoryStore, T> + Send,
     ) -> StoreResult<T> {
-        let travelling = Call {
+        let travelling = SentCall {
             name: call.name,
             link: self.number,
             node: self.node(call.at),
@@ -106,7 +106,7 @@ impl SlicesDoor for Link {}
 #[async_trait]
 impl Bus for Link {
     async fn publish(&self, channel: &Channel, message: String) -> StoreResult<u64> {
-        let call = Call {
+        let call = SentCall {
             name: "publish",
             link: self.number,
             node: self.network.channel_node(channel),

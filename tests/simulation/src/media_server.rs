@@ -47,7 +47,7 @@ pub(crate) fn settings() -> Option<Settings> {
     })
 }
 
-pub(crate) struct MediaServer {
+pub(crate) struct SimulatedMediaServer {
     world: Arc<World>,
     rng: StdRng,
     /// The sessions so far, with those that were refused.
@@ -56,7 +56,7 @@ pub(crate) struct MediaServer {
     on_air: Option<String>,
 }
 
-impl MediaServer {
+impl SimulatedMediaServer {
     pub(crate) fn new(world: &Arc<World>) -> Self {
         Self {
             world: world.clone(),

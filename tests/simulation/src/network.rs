@@ -34,7 +34,7 @@ const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(1);
 
 /// A call on its way.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Call {
+pub(crate) struct SentCall {
     pub(crate) name: &'static str,
     pub(crate) link: usize,
     pub(crate) node: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Call {
 
 /// How a gateway reaches a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum LinkWay {
     Well,
     /// Everything takes a few hundred ms more.
     Slow,
@@ -61,7 +61,7 @@ pub(crate) enum Way {
 }
 
 /// Where the answer to a call goes.
-struct Reply<T> {
+struct CallReply<T> {
     to: oneshot::Sender<(StoreResult<T>, Instant)>,
     /// How long it takes; `None`: it is lost.
     after: Option<Duration>,
@@ -69,7 +69,7 @@ struct Reply<T> {
 
 /// How a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Node {
+pub(crate) enum NodeMode {
     Up,
     Down,
     /// It reads and answers nothing, until it goes on where it was.
@@ -78,7 +78,7 @@ pub(crate) enum Node {
     Refusing(&'static str),
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+type NetworkJob = Box<dyn FnOnce() + Send>;
 
 /// One start of a gateway, as the network knows it.
 struct LinkState {
@@ -87,11 +87,11 @@ struct LinkState {
     is_alive: bool,
     /// When a renewal of the lease arrived that was sent before the process ended.
     last_renewal: Option<Instant>,
-    ways: Vec<Way>,
+    ways: Vec<LinkWay>,
     /// Which nodes the gateway knows to be away.
     away: Vec<bool>,
     /// What waits for the end of a stall, by node.
-    held: Vec<(usize, Job)>,
+    held: Vec<(usize, NetworkJob)>,
     /// The messages that wait for it, in order.
     held_messages: Vec<(usize, BusEvent)>,
     /// The subscriptions, and whether each works.
@@ -109,11 +109,11 @@ struct LinkState {
     unheard: watch::Sender<Option<Doubt>>,
 }
 
-struct State {
+struct NetworkState {
     rng: StdRng,
     links: Vec<LinkState>,
-    nodes: Vec<Node>,
-    queue: BTreeMap<(Instant, u64), Job>,
+    nodes: Vec<NodeMode>,
+    queue: BTreeMap<(Instant, u64), NetworkJob>,
     jobs: u64,
 }
 
@@ -132,7 +132,7 @@ enum Travel {
 pub(crate) struct Network {
     pub(crate) truth: Arc<MemoryStore>,
     published: Mutex<BusEvents>,
-    state: Mutex<State>,
+    state: Mutex<NetworkState>,
     changed: Notify,
     trace: Arc<Trace>,
 }
@@ -147,10 +147,10 @@ impl Network {
     pub(crate) fn new(seed: u64, nodes: usize, trace: Arc<Trace>) -> Self {
         let truth = Arc::new(MemoryStore::new(Clock::start()));
         let published = Mutex::new(truth.events());
-        let state = State {
+        let state = NetworkState {
             rng: StdRng::seed_from_u64(seed),
             links: Vec::new(),
-            nodes: vec![Node::Up; nodes],
+            nodes: vec![NodeMode::Up; nodes],
             queue: BTreeMap::new(),
             jobs: 0,
         };
@@ -189,7 +189,7 @@ impl Network {
         let link = state.links.len();
         // What is between a gateway and the store does not change because a new process begins.
         let before = state.links.iter().rfind(|link| link.gateway == gateway);
-        let ways = before.map_or_else(|| vec![Way::Well; nodes], |link| link.ways.clone());
+        let ways = before.map_or_else(|| vec![LinkWay::Well; nodes], |link| link.ways.clone());
         let (is_mute, is_deaf) = before.map_or((false, false), |link| (link.is_mute, link.is_deaf));
         state.links.push(LinkState {
             gateway,
@@ -286,7 +286,7 @@ impl Network {
     /// A call of a gateway, from its sending to its answer.
     pub(crate) async fn call<T: Send + 'static>(
         self: &Arc<Self>,
-        call: Call,
+        call: SentCall,
         run: impl Fn(&MemoryStore) -> StoreResult<T> + Send + Sync + 'static,
     ) -> StoreResult<T> {
         let sent = Instant::now();
@@ -311,7 +311,7 @@ impl Network {
                     this.carry_out(
                         call,
                         &*first,
-                        Some(Reply {
+                        Some(CallReply {
                             to: answer,
                             after: back,
                         }),
@@ -341,9 +341,9 @@ impl Network {
     /// A call has arrived.
     fn carry_out<T>(
         self: &Arc<Self>,
-        call: Call,
+        call: SentCall,
         run: &impl Fn(&MemoryStore) -> StoreResult<T>,
-        reply: Option<Reply<T>>,
+        reply: Option<CallReply<T>>,
     ) {
         let (node, gateway, passes) = {
             let state = self.state.lock();
@@ -351,13 +351,15 @@ impl Network {
             (
                 state.nodes[call.node],
                 link.gateway,
-                link.ways[call.node] != Way::Cut,
+                link.ways[call.node] != LinkWay::Cut,
             )
         };
         let outcome = match node {
-            Node::Down | Node::Hung => return self.trace.note(gateway, call.name, "found nobody"),
-            Node::Refusing(words) if call.writes => Err(StoreError::Refused(words.to_owned())),
-            Node::Up | Node::Refusing(_) => run(&self.truth),
+            NodeMode::Down | NodeMode::Hung => {
+                return self.trace.note(gateway, call.name, "found nobody");
+            }
+            NodeMode::Refusing(words) if call.writes => Err(StoreError::Refused(words.to_owned())),
+            NodeMode::Up | NodeMode::Refusing(_) => run(&self.truth),
         };
         if call.name == "renew_lease" && outcome.is_ok() {
             self.note_renewal(call.link);
@@ -368,7 +370,7 @@ impl Network {
             if outcome.is_ok() { "done" } else { "refused" },
         );
         self.spread_published();
-        if let Some(Reply {
+        if let Some(CallReply {
             to,
             after: Some(after),
         }) = reply.filter(|_| passes)
@@ -409,7 +411,7 @@ impl Network {
             let there = &state.links[link];
             let hears = there.is_alive
                 && there.wanted.get(channel) == Some(&true)
-                && there.ways[node] != Way::Cut;
+                && there.ways[node] != LinkWay::Cut;
             if !hears {
                 continue;
             }
@@ -421,7 +423,7 @@ impl Network {
                 channel: channel.clone(),
                 text: Arc::from(text),
             };
-            if there.ways[node] == Way::Stalled {
+            if there.ways[node] == LinkWay::Stalled {
                 state.links[link].held_messages.push((node, event));
                 continue;
             }
@@ -436,7 +438,7 @@ impl Network {
     /// A message is on its way to a gateway.
     fn send(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut NetworkState,
         (link, node): (usize, usize),
         event: BusEvent,
         now: Instant,
@@ -549,10 +551,10 @@ impl Network {
     }
 
     /// Changes the way of a gateway to a node.
-    pub(crate) fn set_way(self: &Arc<Self>, gateway: usize, node: usize, way: Way) {
+    pub(crate) fn set_way(self: &Arc<Self>, gateway: usize, node: usize, way: LinkWay) {
         for link in self.links_of(gateway) {
             let before = std::mem::replace(&mut self.state.lock().links[link].ways[node], way);
-            if before == Way::Stalled && way != Way::Stalled {
+            if before == LinkWay::Stalled && way != LinkWay::Stalled {
                 self.release(link, node);
             }
             self.look(link, node);
@@ -560,11 +562,11 @@ impl Network {
     }
 
     /// Changes a node.
-    pub(crate) fn set_node(self: &Arc<Self>, node: usize, to: Node) {
+    pub(crate) fn set_node(self: &Arc<Self>, node: usize, to: NodeMode) {
         let before = std::mem::replace(&mut self.state.lock().nodes[node], to);
         let links = self.state.lock().links.len();
         for link in 0..links {
-            if before == Node::Hung {
+            if before == NodeMode::Hung {
                 self.release(link, node);
             }
             self.look(link, node);
@@ -602,7 +604,7 @@ impl Network {
             let mut state = self.state.lock();
             match (state.links[link].ways[node], state.passes(link, node)) {
                 // A connection that breaks is noticed at once.
-                (Way::Cut, _) => state.rng.random_range(1..150),
+                (LinkWay::Cut, _) => state.rng.random_range(1..150),
                 (_, true) => state.rng.random_range(200..1_500),
                 (_, false) => state.rng.random_range(500..3_000),
             }
@@ -717,16 +719,16 @@ impl Network {
     }
 }
 
-impl State {
-    fn push(&mut self, at: Instant, job: Job) {
+impl NetworkState {
+    fn push(&mut self, at: Instant, job: NetworkJob) {
         self.jobs += 1;
         self.queue.insert((at, self.jobs), job);
     }
 
     fn passes(&self, link: usize, node: usize) -> bool {
         let way = self.links[link].ways[node];
-        !matches!(way, Way::Cut | Way::Stalled | Way::AnswersLost)
-            && !matches!(self.nodes[node], Node::Down | Node::Hung)
+        !matches!(way, LinkWay::Cut | LinkWay::Stalled | LinkWay::AnswersLost)
+            && !matches!(self.nodes[node], NodeMode::Down | NodeMode::Hung)
     }
 
     /// A way takes a millisecond or two; now and then much longer.
@@ -737,40 +739,40 @@ impl State {
             _ => self.rng.random_range(150..2_000),
         };
         let slow = match self.links[link].ways[node] {
-            Way::Slow => self.rng.random_range(100_000..400_000),
+            LinkWay::Slow => self.rng.random_range(100_000..400_000),
             _ => 0,
         };
         Duration::from_micros(micros + slow)
     }
 
-    fn travel(&mut self, call: Call, sent: Instant) -> Travel {
-        let Call { link, node, .. } = call;
+    fn travel(&mut self, call: SentCall, sent: Instant) -> Travel {
+        let SentCall { link, node, .. } = call;
         let lost = || StoreError::Lost(format!("node {node}"));
         if self.links[link].away[node]
-            || self.links[link].ways[node] == Way::Cut
-            || self.nodes[node] == Node::Down
+            || self.links[link].ways[node] == LinkWay::Cut
+            || self.nodes[node] == NodeMode::Down
         {
             return Travel::Fails(self.latency(link, node), lost());
         }
-        if self.nodes[node] == Node::Hung {
+        if self.nodes[node] == NodeMode::Hung {
             return Travel::Held;
         }
         let (there, back) = (self.latency(link, node), self.latency(link, node));
         let at = sent + there;
         match self.links[link].ways[node] {
-            Way::Stalled => Travel::Held,
-            Way::Flaky if self.rng.random_bool(0.1) => Travel::Fails(there, lost()),
-            Way::Flaky if self.rng.random_bool(0.1) => Travel::Arrives {
+            LinkWay::Stalled => Travel::Held,
+            LinkWay::Flaky if self.rng.random_bool(0.1) => Travel::Fails(there, lost()),
+            LinkWay::Flaky if self.rng.random_bool(0.1) => Travel::Arrives {
                 at,
                 again: None,
                 back: None,
             },
-            Way::AnswersLost => Travel::Arrives {
+            LinkWay::AnswersLost => Travel::Arrives {
                 at,
                 again: None,
                 back: None,
             },
-            Way::Doubling if self.rng.random_bool(0.5) => {
+            LinkWay::Doubling if self.rng.random_bool(0.5) => {
                 let again = at + Duration::from_millis(self.rng.random_range(1..8_000));
                 Travel::Arrives {
                     at,

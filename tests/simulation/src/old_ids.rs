@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::crowd::session::{OldId, status};
-use crate::crowd::{Asked, Mode, Surroundings, derived};
+use crate::crowd::{Mode, Outcome, Surroundings, derived};
 use crate::expectation::Beat;
 use crate::world::World;
 
@@ -75,7 +75,7 @@ async fn is_tried_at(world: &World, old: &OldId, gateway: usize, may_not: impl F
     let told = format!("u{user} tries an old id of l{live}: {}", status(&asked));
     world.trace.tell(Some(gateway), &told);
     match asked {
-        Asked::Answered(answer) if answer.status == 200 => {
+        Outcome::Answered(answer) if answer.status == 200 => {
             if may_not(world) {
                 world.found(format!(
                     "gateway {gateway} took an old id of u{user} in l{live}"
@@ -86,8 +86,8 @@ async fn is_tried_at(world: &World, old: &OldId, gateway: usize, may_not: impl F
             world.crowd.beaten(user, live, old.epoch, place, beat);
             world.crowd.leaving(user, live, place);
         }
-        Asked::Unanswered => world.crowd.unanswered(user, live, place),
-        Asked::Answered(_) | Asked::Nobody => {
+        Outcome::Unanswered => world.crowd.unanswered(user, live, place),
+        Outcome::Answered(_) | Outcome::Nobody => {
             world.crowd.refused(user, live, place);
             world.crowd.seen_somewhere(user);
         }

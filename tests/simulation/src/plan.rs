@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use crate::crowd::derived;
 use crate::engine::HistoryArgs;
 use crate::expectation::User;
-use crate::faults::Kind;
+use crate::faults::Fault;
 
 /// The faults of a round begin within this.
 const BEGIN_WITHIN: Duration = Duration::from_secs(30);
@@ -24,11 +24,11 @@ const SOCKETLESS: [u64; 4] = [0, 20, 50, 90];
 
 /// A fault of a round.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Planned {
+pub(crate) struct RoundFault {
     /// Its number in the plan.
     pub(crate) id: usize,
     pub(crate) round: usize,
-    pub(crate) kind: Kind,
+    pub(crate) kind: Fault,
     /// When it begins, from the begin of the round.
     pub(crate) at: Duration,
     pub(crate) hold: Duration,
@@ -40,7 +40,7 @@ pub(crate) struct Planned {
 
 /// The plan of a history.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
+pub(crate) struct HistoryPlan {
     pub(crate) seed: u64,
     pub(crate) gateways: usize,
     pub(crate) nodes: usize,
@@ -51,10 +51,10 @@ pub(crate) struct Plan {
     /// Processes run in turns of this length.
     pub(crate) turn: Duration,
     pub(crate) rounds: usize,
-    pub(crate) faults: Vec<Planned>,
+    pub(crate) faults: Vec<RoundFault>,
 }
 
-impl Plan {
+impl HistoryPlan {
     /// Whether the store has less or other data after one of the faults.
     pub(crate) fn loses_data(&self) -> bool {
         self.faults.iter().any(|fault| fault.kind.loses_data())
@@ -69,7 +69,7 @@ impl Plan {
     pub(crate) fn steps_clock(&self) -> bool {
         self.faults
             .iter()
-            .any(|fault| fault.kind == Kind::ClockStep)
+            .any(|fault| fault.kind == Fault::ClockStep)
     }
 
     pub(crate) fn new(args: &HistoryArgs) -> Self {
@@ -89,7 +89,7 @@ impl Plan {
         // counted from the begin on.
         let keeps_data = rng.random_bool(0.5);
         let kinds = match args.faults.is_empty() {
-            true => Kind::all()
+            true => Fault::all()
                 .into_iter()
                 .filter(|kind| !(keeps_data && kind.loses_data()))
                 .collect(),
@@ -102,7 +102,7 @@ impl Plan {
                     continue;
                 };
                 let at = BEGIN_WITHIN.mul_f64(rng.random());
-                faults.push(Planned {
+                faults.push(RoundFault {
                     id: faults.len(),
                     round,
                     kind,

@@ -7,13 +7,13 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::expectation::Place;
+use crate::expectation::SocketAt;
 
 /// So many events are told of a history that failed.
 const KEPT: usize = 400;
 
 /// One line of the table.
-struct Line {
+struct TraceLine {
     millis: u64,
     /// `None`: the world around the gateways.
     gateway: Option<usize>,
@@ -24,7 +24,7 @@ struct Inner {
     began: Instant,
     hash: Xxh3,
     events: u64,
-    lines: VecDeque<Line>,
+    lines: VecDeque<TraceLine>,
 }
 
 pub(crate) struct Trace {
@@ -61,7 +61,7 @@ impl Trace {
     }
 
     /// A message to the socket of a client.
-    pub(crate) fn hear(&self, place: Place, user: u32, text: &str) {
+    pub(crate) fn hear(&self, place: SocketAt, user: u32, text: &str) {
         let to = format!("u{user}#{}", place.socket);
         let is_beat = text.starts_with(r#"{"type":"heartbeat"#);
         self.add(Some(place.gateway), &[&to, text], !is_beat);
@@ -92,7 +92,7 @@ impl Trace {
             if inner.lines.len() == self.kept {
                 inner.lines.pop_front();
             }
-            inner.lines.push_back(Line {
+            inner.lines.push_back(TraceLine {
                 millis: passed.as_millis() as u64,
                 gateway,
                 text: words.join(" "),

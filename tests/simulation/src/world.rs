@@ -31,15 +31,15 @@ use tower::ServiceExt;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::crowd::session::OldId;
-use crate::crowd::truth::{Crowd, Customs, Truth};
-use crate::crowd::{Answer, Asked, Habits, Refusal, Surroundings, derived};
+use crate::crowd::truth::{CrowdState, Customs, Truth};
+use crate::crowd::{Answer, CrowdRefusal, Habits, Outcome, Surroundings, derived};
 use crate::eavesdropper::Overheard;
-use crate::expectation::{How, Live, Place, User};
-use crate::faults::Kind;
+use crate::expectation::{How, Live, SocketAt, User};
+use crate::faults::Fault;
 use crate::network::Network;
 use crate::old_ids;
 use crate::oracle;
-use crate::plan::Plan;
+use crate::plan::HistoryPlan;
 use crate::timing::Timing;
 use crate::trace::Trace;
 
@@ -60,7 +60,7 @@ const REMOVED: u16 = 4003;
 
 /// What only the engine can do to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum ProcessOrder {
     Start(usize),
     Kill(usize),
     /// The machine is gone: sockets stay open, and nobody answers.
@@ -75,36 +75,36 @@ pub(crate) enum Order {
 #[derive(Default)]
 pub(crate) struct Spot {
     pub(crate) link: usize,
-    pub(crate) running: Option<Running>,
+    pub(crate) running: Option<RunningGateway>,
     /// Where clients still reach it that is asked to stop.
-    pub(crate) stopping: Option<Door>,
+    pub(crate) stopping: Option<HttpDoor>,
 }
 
-pub(crate) struct Running {
+pub(crate) struct RunningGateway {
     pub(crate) gateway: Gateway,
     /// For back ends.
-    pub(crate) internal: Door,
+    pub(crate) internal: HttpDoor,
     /// For clients.
-    pub(crate) public: Door,
+    pub(crate) public: HttpDoor,
 }
 
 /// Where a gateway takes HTTP requests.
 #[derive(Clone)]
-pub(crate) struct Door {
+pub(crate) struct HttpDoor {
     pub(crate) handle: Handle,
     pub(crate) router: Router,
     datagrams: Arc<DatagramDoor>,
 }
 
-impl Running {
+impl RunningGateway {
     pub(crate) fn new(handle: Handle, gateway: Gateway) -> Self {
         let datagrams = Arc::new(DatagramDoor::of(gateway.handlers()));
-        let internal = Door {
+        let internal = HttpDoor {
             handle: handle.clone(),
             router: gateway.router(),
             datagrams: datagrams.clone(),
         };
-        let public = Door {
+        let public = HttpDoor {
             handle,
             router: gateway.public_router(),
             datagrams,
@@ -117,7 +117,7 @@ impl Running {
     }
 }
 
-impl Door {
+impl HttpDoor {
     /// Sends a request. Returns its task, and where its answer comes.
     fn send(
         &self,
@@ -178,7 +178,7 @@ pub(crate) struct Notes {
     /// By socket.
     pub(crate) shown_friends: BTreeMap<u64, ShownFriends>,
     /// How many faults of each kind there were.
-    pub(crate) faults: BTreeMap<Kind, u64>,
+    pub(crate) faults: BTreeMap<Fault, u64>,
     /// Until then older data may still be there, with users who left long ago.
     pub(crate) older_until: Option<Instant>,
     pub(crate) findings: Vec<String>,
@@ -191,26 +191,26 @@ struct FanChange {
 }
 
 pub(crate) struct World {
-    pub(crate) plan: Plan,
+    pub(crate) plan: HistoryPlan,
     pub(crate) timing: Timing,
     pub(crate) network: Arc<Network>,
     pub(crate) trace: Arc<Trace>,
     pub(crate) overheard: Overheard,
-    pub(crate) crowd: Crowd,
+    pub(crate) crowd: CrowdState,
     pub(crate) spots: Mutex<Vec<Spot>>,
-    orders: Mutex<Vec<Order>>,
+    orders: Mutex<Vec<ProcessOrder>>,
     notes: Mutex<Notes>,
     changed_fans: Mutex<BTreeMap<(User, Live), FanChange>>,
 }
 
 impl World {
-    pub(crate) fn new(plan: Plan, trace: Arc<Trace>) -> Self {
+    pub(crate) fn new(plan: HistoryPlan, trace: Arc<Trace>) -> Self {
         let network = Arc::new(Network::new(
             derived(plan.seed, "network"),
             plan.nodes,
             trace.clone(),
         ));
-        let crowd = Crowd::new(Customs {
+        let crowd = CrowdState::new(Customs {
             timing: Timing::SIMULATED,
             seed: plan.seed,
             gateways: plan.gateways,
@@ -241,12 +241,12 @@ impl World {
         self.notes.lock()
     }
 
-    pub(crate) fn order(&self, order: Order) {
+    pub(crate) fn order(&self, order: ProcessOrder) {
         self.trace.tell(None, &format!("{order:?}"));
         self.orders.lock().push(order);
     }
 
-    pub(crate) fn take_orders(&self) -> Vec<Order> {
+    pub(crate) fn take_orders(&self) -> Vec<ProcessOrder> {
         std::mem::take(&mut *self.orders.lock())
     }
 
@@ -348,14 +348,14 @@ impl World {
         datagram: Vec<u8>,
         from: SocketAddr,
     ) -> Option<JoinHandle<Option<[u8; SHORT]>>> {
-        let Door {
+        let HttpDoor {
             handle, datagrams, ..
         } = self.door(gateway)?;
         Some(handle.spawn(async move { datagrams.take(&datagram, from).await }))
     }
 
     /// Where clients reach a gateway that runs, or is about to stop.
-    fn door(&self, gateway: usize) -> Option<Door> {
+    fn door(&self, gateway: usize) -> Option<HttpDoor> {
         let spots = self.spots.lock();
         let spot = &spots[gateway];
         match &spot.running {
@@ -371,7 +371,7 @@ impl World {
     }
 
     /// A gateway serves.
-    pub(crate) fn runs(&self, gateway: usize, running: Running) {
+    pub(crate) fn runs(&self, gateway: usize, running: RunningGateway) {
         self.spots.lock()[gateway].running = Some(running);
         self.crowd.set_up(gateway, true);
     }
@@ -414,7 +414,7 @@ impl World {
 
     /// A socket is shown who of the friends is in its live; the first `friends` comes after it has
     /// joined.
-    fn is_shown_friends(&self, user: User, place: Place, live: Live, message: &Value) {
+    fn is_shown_friends(&self, user: User, place: SocketAt, live: Live, message: &Value) {
         let mut notes = self.notes();
         let shown = &mut notes.shown_friends;
         let is_known = shown
@@ -479,7 +479,7 @@ fn small() -> WebSocketConfig {
 impl Surroundings for World {
     type Stream = DuplexStream;
 
-    fn crowd(&self) -> &Crowd {
+    fn crowd(&self) -> &CrowdState {
         &self.crowd
     }
 
@@ -512,7 +512,7 @@ impl Surroundings for World {
         gateway: usize,
         user: User,
         join: Option<Live>,
-    ) -> Result<WebSocketStream<DuplexStream>, Refusal> {
+    ) -> Result<WebSocketStream<DuplexStream>, CrowdRefusal> {
         let role = if self.is_streamer(user) {
             Role::Streamer
         } else {
@@ -532,23 +532,26 @@ impl Surroundings for World {
         let (client, server) = tokio::io::duplex(SOCKET_BUFFER);
         {
             let spots = self.spots.lock();
-            let running = spots[gateway].running.as_ref().ok_or(Refusal::Nobody)?;
+            let running = spots[gateway]
+                .running
+                .as_ref()
+                .ok_or(CrowdRefusal::Nobody)?;
             let served = running.gateway.serve(server, handshake);
             running.public.handle.spawn(served);
         }
         Ok(WebSocketStream::from_raw_socket(client, Side::Client, Some(small())).await)
     }
 
-    async fn ask(&self, gateway: usize, method: Method, path: &str, body: &Value) -> Asked {
+    async fn ask(&self, gateway: usize, method: Method, path: &str, body: &Value) -> Outcome {
         let Some(door) = self.door(gateway) else {
-            return Asked::Nobody;
+            return Outcome::Nobody;
         };
         let Some((_, answered)) = door.send(method, path, body) else {
-            return Asked::Nobody;
+            return Outcome::Nobody;
         };
         match timeout(PATIENCE, answered).await {
-            Ok(Ok(answer)) => Asked::Answered(answer),
-            _ => Asked::Unanswered,
+            Ok(Ok(answer)) => Outcome::Answered(answer),
+            _ => Outcome::Unanswered,
         }
     }
 
@@ -573,7 +576,7 @@ impl Surroundings for World {
         self.crowd.is_up(gateway) && self.crowd.is_well_for(gateway, self.known_within())
     }
 
-    fn may_forget(&self, user: User, place: Place) -> bool {
+    fn may_forget(&self, user: User, place: SocketAt) -> bool {
         self.plan.loses_data() || self.crowd.was_removed(user) || !self.is_sound(place.gateway)
     }
 
@@ -593,7 +596,7 @@ impl Surroundings for World {
         self.trace.tell(Some(gateway), what);
     }
 
-    fn hears(&self, user: User, place: Place, live: Option<Live>, text: &str, said: &Value) {
+    fn hears(&self, user: User, place: SocketAt, live: Option<Live>, text: &str, said: &Value) {
         self.trace.hear(place, user, text);
         if said.is_null() {
             self.found(format!("a message that is no JSON: {text}"));
@@ -604,7 +607,7 @@ impl Surroundings for World {
         }
     }
 
-    fn let_in(&self, user: User, live: Live, place: Place, epoch: Option<u64>, answer: &Value) {
+    fn let_in(&self, user: User, live: Live, place: SocketAt, epoch: Option<u64>, answer: &Value) {
         if answer["live_id"] != self.live_id(live).as_str() {
             self.found(format!(
                 "u{user} asked to join l{live}, and was told {answer}"
@@ -617,7 +620,7 @@ impl Surroundings for World {
         }
     }
 
-    fn socket_ended(&self, user: User, place: Place, code: Option<u16>, why: &str) {
+    fn socket_ended(&self, user: User, place: SocketAt, code: Option<u16>, why: &str) {
         let was_removed = code == Some(REMOVED) && self.crowd.was_removed(user);
         let may_end = self.crowd.may_lose(place) || was_removed;
         if !may_end && self.is_sound(place.gateway) {

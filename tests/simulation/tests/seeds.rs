@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use clap::Parser;
-use simulation::{HistoryArgs, Report, arguments, shrink, simulate_in_child};
+use simulation::{HistoryArgs, HistoryReport, arguments, shrink, simulate_in_child};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_simulation");
 
@@ -37,7 +37,7 @@ fn with_each(seeds: std::ops::Range<u64>, what: impl Fn(u64) + Sync) {
     });
 }
 
-fn run(history: &HistoryArgs) -> Report {
+fn run(history: &HistoryArgs) -> HistoryReport {
     simulate_in_child(Path::new(PROGRAM), history).unwrap()
 }
 

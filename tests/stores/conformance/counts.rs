@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::ids::LiveId;
 use rollcall::store::{
-    Arrived, COUNT_EVERY, CountReply, Figures, LiveRecord, Peaks, Rank, RankedLive, Standing,
+    Arrived, COUNT_EVERY, CountReply, Figures, LiveRecord, Peaks, Rank, RankedLive, RecordStanding,
 };
 use tokio::time::{Instant, sleep};
 
@@ -104,7 +104,7 @@ async fn whoever_closes_a_live_finds_the_peaks_of_those_who_counted(store: Arc<d
     };
     assert!(matches!(
         store.keep_live(&told, "").await.unwrap(),
-        Standing::Open { .. }
+        RecordStanding::Open { .. }
     ));
     let (lower, higher) = (peaks(3, 1), peaks(5, 1));
     assert_eq!(
@@ -172,7 +172,7 @@ async fn a_record_that_is_written_again_has_no_figures_yet(store: Arc<dyn WholeS
     let elsewhere = named(&counted, "42");
     assert_eq!(
         store.keep_live(&elsewhere, "").await.unwrap(),
-        Standing::Rewritten
+        RecordStanding::Rewritten
     );
     assert_eq!(stored(&store, &elsewhere).await, None);
 }

@@ -10,12 +10,12 @@ use rollcall::base::ids::{ErasureId, GatewayId, Group, ListName, Login, PostId, 
 use rollcall::base::user_digest::UserDigest;
 use rollcall::base::webhook_name::WebhookName;
 use rollcall::features::erasure::store::ErasureProgress;
-use rollcall::features::feeds::store::statuses::Entry;
 use rollcall::features::feeds::store::statuses::Post;
 use rollcall::features::feeds::store::statuses::StatusId;
+use rollcall::features::feeds::store::statuses::TimelineEntry;
 use rollcall::features::feeds::store::timelines::Timeline;
-use rollcall::features::media::store::Publisher;
 use rollcall::features::media::store::Publishing;
+use rollcall::features::media::store::StreamPublisher;
 use rollcall::store::About;
 use rollcall::store::AnswerName;
 use rollcall::store::BuryReply;
@@ -30,7 +30,7 @@ use rollcall::store::LiveState;
 use rollcall::store::OpenLive;
 use rollcall::store::PersonalData;
 use rollcall::store::QueueKind;
-use rollcall::store::Standing;
+use rollcall::store::RecordStanding;
 use rollcall::store::Terms;
 use rollcall::store::WebhookQueue;
 
@@ -122,8 +122,8 @@ async fn an_erasure_is_asked_for_once_and_its_report_stays(store: Arc<dyn WholeS
     );
 }
 
-async fn posts(store: &Arc<dyn WholeStore>, author: &UserId) -> Entry {
-    let entry = Entry {
+async fn posts(store: &Arc<dyn WholeStore>, author: &UserId) -> TimelineEntry {
+    let entry = TimelineEntry {
         at: 1_000,
         id: StatusId::of_post(author.clone(), PostId::parse("p1").unwrap()),
     };
@@ -307,7 +307,7 @@ async fn what_names_a_user_goes_and_what_names_others_stays(store: Arc<dyn Whole
 fn granted(to: &str, streamer: &UserId) -> Publishing {
     Publishing {
         live: live(to),
-        publisher: Some(Publisher {
+        publisher: Some(StreamPublisher {
             streamer: streamer.clone(),
             invisible: false,
         }),
@@ -369,7 +369,7 @@ async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn WholeSt
     let another = store.find_publishing("to another").await.unwrap();
     assert_eq!(another, Some(granted("44", &user(8))));
     // A gateway that heard of nothing does not open it again.
-    let Standing::Over(over) = store.keep_live(&record, "").await.unwrap() else {
+    let RecordStanding::Over(over) = store.keep_live(&record, "").await.unwrap() else {
         panic!("it is over")
     };
     assert_eq!((over.epoch, over.state), (record.epoch, LiveState::Closed));
@@ -381,7 +381,7 @@ async fn all_that_a_streamer_owned_goes_once_it_is_closed(store: Arc<dyn WholeSt
     let next = wish_of("42", user(8));
     let next = opened_as(&store, &next).await;
     assert!(next.epoch > record.epoch);
-    let Standing::Open { .. } = store.keep_live(&next, "").await.unwrap() else {
+    let RecordStanding::Open { .. } = store.keep_live(&next, "").await.unwrap() else {
         panic!("it is open")
     };
     assert_eq!(pass(&store, &streamer).await, ErasedSome::default());

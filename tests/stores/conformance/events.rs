@@ -133,7 +133,7 @@ async fn a_closed_record_has_no_events_left(store: Arc<dyn WholeStore>) {
     let next = opened_untold(&store, &wish("42")).await;
     assert_eq!(whats(&next.events.pending), [Happened::Opened]);
     let last = store.keep_live(&next, "").await.unwrap();
-    assert!(matches!(last, rollcall::store::Standing::Open { .. }));
+    assert!(matches!(last, rollcall::store::RecordStanding::Open { .. }));
 }
 
 async fn counts_are_noted_on_change_and_not_more_often_than_allowed(store: Arc<dyn WholeStore>) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, GatewayId, ListName, PostId, UserId};
+use rollcall::features::feeds::store::fanout_jobs::FanoutJob;
 use rollcall::features::feeds::store::fanout_jobs::FanoutTask;
-use rollcall::features::feeds::store::fanout_jobs::Job;
 use rollcall::features::feeds::store::feeds::View;
 use rollcall::features::feeds::store::feeds::forget_author;
 use rollcall::features::feeds::store::feeds::merge_author;
@@ -14,9 +14,9 @@ use rollcall::features::feeds::store::feeds::refill;
 use rollcall::features::feeds::store::feeds::status_page;
 use rollcall::features::feeds::store::lists::MAX_LIST;
 use rollcall::features::feeds::store::lists::PutInList;
-use rollcall::features::feeds::store::statuses::Entry;
 use rollcall::features::feeds::store::statuses::Post;
 use rollcall::features::feeds::store::statuses::StatusId;
+use rollcall::features::feeds::store::statuses::TimelineEntry;
 use rollcall::features::feeds::store::timelines::MAX_TIMELINE;
 use rollcall::features::feeds::store::timelines::Timeline;
 use rollcall::store::Followed;
@@ -43,14 +43,14 @@ fn post_of(author: usize, name: &str) -> StatusId {
     StatusId::of_post(user(author), PostId::parse(name).unwrap())
 }
 
-fn entry(author: usize, n: u64) -> Entry {
-    Entry {
+fn entry(author: usize, n: u64) -> TimelineEntry {
+    TimelineEntry {
         at: 1_000 + n,
         id: post_of(author, &format!("p{n:05}")),
     }
 }
 
-async fn posted(store: &Arc<dyn WholeStore>, author: usize, n: u64) -> Entry {
+async fn posted(store: &Arc<dyn WholeStore>, author: usize, n: u64) -> TimelineEntry {
     let entry = entry(author, n);
     let post = Post {
         at: entry.at,
@@ -73,9 +73,9 @@ async fn an_announcement_stays_as_it_was_made_first(store: Arc<dyn WholeStore>) 
     assert_eq!(store.count_posts(&user(1)).await.unwrap(), 1);
 }
 
-async fn on_air(store: &Arc<dyn WholeStore>, name: &str, streamer: usize) -> Entry {
+async fn on_air(store: &Arc<dyn WholeStore>, name: &str, streamer: usize) -> TimelineEntry {
     let record = opened_as(store, &wish_of(name, user(streamer))).await;
-    let entry = Entry::of_live(&record);
+    let entry = TimelineEntry::of_live(&record);
     store
         .add_entries(
             &Timeline::OnAir(user(streamer)),
@@ -89,9 +89,9 @@ async fn on_air(store: &Arc<dyn WholeStore>, name: &str, streamer: usize) -> Ent
 async fn read(
     store: &Arc<dyn WholeStore>,
     timeline: &Timeline,
-    after: Option<&Entry>,
+    after: Option<&TimelineEntry>,
     limit: usize,
-) -> Vec<Entry> {
+) -> Vec<TimelineEntry> {
     store
         .read_timelines(&[(timeline.clone(), after.cloned())], limit)
         .await
@@ -101,7 +101,7 @@ async fn read(
 }
 
 /// The statuses of a view, in pages of this size.
-async fn seen(store: &Arc<dyn WholeStore>, view: View<'_>, limit: usize) -> Vec<Entry> {
+async fn seen(store: &Arc<dyn WholeStore>, view: View<'_>, limit: usize) -> Vec<TimelineEntry> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
         let page = status_page(store.as_ref(), view, after.as_ref(), limit)
@@ -119,8 +119,8 @@ async fn seen(store: &Arc<dyn WholeStore>, view: View<'_>, limit: usize) -> Vec<
 async fn a_timeline_keeps_the_newest_once_and_pages_miss_nobody(store: Arc<dyn WholeStore>) {
     let home = Timeline::Home(user(1));
     // Many at a time, so that pages begin in the middle of one.
-    let all: Vec<Entry> = (0..60)
-        .map(|n| Entry {
+    let all: Vec<TimelineEntry> = (0..60)
+        .map(|n| TimelineEntry {
             at: 1_000 + n / 20,
             ..entry(9, n)
         })
@@ -128,9 +128,9 @@ async fn a_timeline_keeps_the_newest_once_and_pages_miss_nobody(store: Arc<dyn W
     store.add_entries(&home, &all).await.unwrap();
     store.add_entries(&home, &all).await.unwrap();
     assert_eq!(store.timeline_len(&home).await.unwrap(), 60);
-    let newest_first: Vec<Entry> = all.iter().rev().cloned().collect();
+    let newest_first: Vec<TimelineEntry> = all.iter().rev().cloned().collect();
     for limit in [1, 7, 60] {
-        let mut paged: Vec<Entry> = Vec::new();
+        let mut paged: Vec<TimelineEntry> = Vec::new();
         loop {
             let page = read(&store, &home, paged.last(), limit).await;
             if page.is_empty() {
@@ -140,7 +140,7 @@ async fn a_timeline_keeps_the_newest_once_and_pages_miss_nobody(store: Arc<dyn W
         }
         assert_eq!(paged, newest_first, "in pages of {limit}");
     }
-    let crowd: Vec<Entry> = (0..MAX_TIMELINE as u64 - 30)
+    let crowd: Vec<TimelineEntry> = (0..MAX_TIMELINE as u64 - 30)
         .map(|n| entry(8, 100 + n))
         .collect();
     store.add_entries(&home, &crowd).await.unwrap();
@@ -281,14 +281,14 @@ async fn a_list_has_each_member_once_and_is_bounded(store: Arc<dyn WholeStore>) 
 async fn a_job_is_taken_once_and_remembers_how_far_it_got(store: Arc<dyn WholeStore>) {
     let (one, other) = (GatewayId::random(), GatewayId::random());
     assert!(store.take_fanouts(&one, 10).await.unwrap().jobs.is_empty());
-    let job = Job {
+    let job = FanoutJob {
         task: FanoutTask::Add,
         entry: entry(9, 1),
     };
     for _ in 0..2 {
         store.enqueue_fanout(&job).await.unwrap();
     }
-    let removal = Job {
+    let removal = FanoutJob {
         task: FanoutTask::Remove,
         ..job.clone()
     };
@@ -355,11 +355,11 @@ async fn a_feed_shows_what_stands_and_drops_the_rest(store: Arc<dyn WholeStore>)
         on_air(&store, "43", 20).await,
         on_air(&store, "44", 10).await,
     );
-    let lost = Entry {
+    let lost = TimelineEntry {
         at: lost.at,
         id: StatusId::of_live(user(10), live("never"), Epoch(3)),
     };
-    let older = Entry {
+    let older = TimelineEntry {
         at: here.at,
         id: StatusId::of_live(user(9), live("42"), Epoch(1)),
     };
@@ -412,7 +412,7 @@ async fn a_follow_brings_what_stands_and_an_unfollow_takes_it(store: Arc<dyn Who
     assert_eq!(read(&store, &home, None, 10).await, [other]);
     assert!(read(&store, &feed, None, 10).await.is_empty());
     // A full timeline that loses so many is to be filled again.
-    let crowd: Vec<Entry> = (0..800).map(|n| entry(9 - (n % 2) as usize, n)).collect();
+    let crowd: Vec<TimelineEntry> = (0..800).map(|n| entry(9 - (n % 2) as usize, n)).collect();
     store.add_entries(&home, &crowd).await.unwrap();
     assert!(
         forget_author(store.as_ref(), &user(1), &user(9))
@@ -449,7 +449,7 @@ async fn what_was_lost_is_filled_again_but_not_what_is_pulled(store: Arc<dyn Who
 
     // From now on what user 9 tells is not copied, but it is shown.
     store.set_pulled(&user(9), Some(air.at + 1)).await.unwrap();
-    let pulled = Entry {
+    let pulled = TimelineEntry {
         at: air.at + 2,
         id: post_of(9, "pulled"),
     };
@@ -502,7 +502,7 @@ async fn a_home_merges_announcements_and_lives_by_time(store: Arc<dyn WholeStore
             "in pages of {limit}"
         );
     }
-    let own: Vec<Entry> = all
+    let own: Vec<TimelineEntry> = all
         .iter()
         .filter(|entry| *entry.id.author() == user(7))
         .cloned()

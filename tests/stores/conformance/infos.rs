@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::store::{
-    ChangeLive, ChangeReply, Info, LiveChange, LiveRecord, OpenLive, OpenReply, OpenedBy, Standing,
-    Terms,
+    ChangeLive, ChangeReply, Info, LiveChange, LiveRecord, OpenLive, OpenReply, OpenedBy,
+    RecordStanding, Terms,
 };
 
 use super::{end, finish, later, live, named, on_each, opened, opened_as, wish};
@@ -98,7 +98,7 @@ async fn a_live_keeps_the_terms_with_which_it_was_opened(store: Arc<dyn WholeSto
     let elsewhere = named(&record, "43");
     assert_eq!(
         store.keep_live(&elsewhere, "").await.unwrap(),
-        Standing::Rewritten
+        RecordStanding::Rewritten
     );
     assert_eq!(load(&store, &elsewhere).await, elsewhere);
     store.begin_close(&end(&record)).await.unwrap();
@@ -179,7 +179,7 @@ async fn lost_information_is_written_again_and_later_information_stays(store: Ar
     };
     assert_eq!(
         store.keep_live(&elsewhere, "").await.unwrap(),
-        Standing::Rewritten
+        RecordStanding::Rewritten
     );
     assert_eq!(load(&store, &elsewhere).await.info, first);
     // The store fell back behind what the gateway knows.
@@ -196,7 +196,7 @@ async fn lost_information_is_written_again_and_later_information_stays(store: Ar
         let standing = store.keep_live(&later, "").await.unwrap();
         assert_eq!(
             standing,
-            Standing::Open {
+            RecordStanding::Open {
                 removals: 0,
                 version
             }
@@ -213,7 +213,7 @@ async fn lost_information_is_written_again_and_later_information_stays(store: Ar
     let standing = store.keep_live(&behind, "").await.unwrap();
     assert_eq!(
         standing,
-        Standing::Open {
+        RecordStanding::Open {
             removals: 0,
             version: newest.version
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rollcall::base::ids::{Epoch, SliceId};
 use rollcall::store::{
     CloseLive, CloseReason, CloseReply, ListedLive, LiveRecord, LiveState, OpenLive, OpenReply,
-    OpenedBy, Peaks, RecordEvents, Standing,
+    OpenedBy, Peaks, RecordEvents, RecordStanding,
 };
 
 use super::{
@@ -46,7 +46,7 @@ async fn closed(store: &Arc<dyn WholeStore>, record: &LiveRecord) -> LiveRecord 
     record
 }
 
-async fn keep(store: &Arc<dyn WholeStore>, record: &LiveRecord) -> Standing {
+async fn keep(store: &Arc<dyn WholeStore>, record: &LiveRecord) -> RecordStanding {
     store
         .keep_live(record, "it is written again")
         .await
@@ -307,12 +307,12 @@ async fn a_live_that_is_kept_raises_its_peaks_and_never_lowers_them(store: Arc<d
 async fn a_live_that_is_over_is_not_kept(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     let closing = closing(&store, &record).await;
-    assert_eq!(keep(&store, &record).await, Standing::Over(closing));
+    assert_eq!(keep(&store, &record).await, RecordStanding::Over(closing));
     let done = finish(&store, &record).await.expect("a record");
-    assert_eq!(keep(&store, &record).await, Standing::Over(done));
+    assert_eq!(keep(&store, &record).await, RecordStanding::Over(done));
     assert!(listed(&store).await.is_empty());
     let next = opened(&store, "42").await;
-    assert_eq!(keep(&store, &record).await, Standing::Over(next));
+    assert_eq!(keep(&store, &record).await, RecordStanding::Over(next));
 }
 
 async fn a_live_that_is_kept_has_its_lost_record_written_again(store: Arc<dyn WholeStore>) {
@@ -323,7 +323,7 @@ async fn a_live_that_is_kept_has_its_lost_record_written_again(store: Arc<dyn Wh
         peaks,
         ..opened(&store, "41").await
     };
-    assert_eq!(keep(&store, &record).await, Standing::Rewritten);
+    assert_eq!(keep(&store, &record).await, RecordStanding::Rewritten);
     assert_eq!(load(&store, "42").await, Some(record.clone()));
     assert!(listed(&store).await.contains(&ListedLive {
         live: live("42"),
@@ -343,23 +343,23 @@ async fn a_record_of_an_older_epoch_is_written_again(store: Arc<dyn WholeStore>)
     let later = |n| later(&first, n);
     assert_eq!(
         keep(&store, &later(1)).await,
-        Standing::Rewritten,
+        RecordStanding::Rewritten,
         "over an open one"
     );
     store.begin_close(&end(&later(1))).await.unwrap();
     assert_eq!(
         keep(&store, &later(2)).await,
-        Standing::Rewritten,
+        RecordStanding::Rewritten,
         "over one that is closing"
     );
     closed(&store, &later(2)).await;
     assert_eq!(
         keep(&store, &later(3)).await,
-        Standing::Rewritten,
+        RecordStanding::Rewritten,
         "over a closed one"
     );
     assert_eq!(load(&store, "42").await, Some(later(3)));
-    assert_eq!(keep(&store, &first).await, Standing::Over(later(3)));
+    assert_eq!(keep(&store, &first).await, RecordStanding::Over(later(3)));
 }
 
 async fn open_lives_are_paged_by_age_and_miss_none(store: Arc<dyn WholeStore>) {

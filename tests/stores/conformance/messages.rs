@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use rollcall::base::ids::Epoch;
 use rollcall::store::{
-    BusEvent, BusEvents, Channel, LiftBan, LiftReply, LiveRecord, RemoveReply, RemoveUser, Standing,
+    BusEvent, BusEvents, Channel, LiftBan, LiftReply, LiveRecord, RecordStanding, RemoveReply,
+    RemoveUser,
 };
 
 use super::{LONG, OPEN, end, finish, later, live, on_each, opened, user, wish, wish_of};
@@ -143,13 +144,13 @@ async fn a_record_that_is_written_again_is_told(store: Arc<dyn WholeStore>) {
     };
     assert!(matches!(
         store.keep_live(&older, "again").await.unwrap(),
-        Standing::Over(_)
+        RecordStanding::Over(_)
     ));
     assert!(listener.heard().await.is_empty());
     let later = later(&record, 1);
     assert_eq!(
         store.keep_live(&later, "again").await.unwrap(),
-        Standing::Rewritten
+        RecordStanding::Rewritten
     );
     assert_eq!(listener.heard().await, ["again"]);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rollcall::base::ids::{Group, UserId};
 use rollcall::store::{
-    ApplyReply, Drift, Pass, PassCursor, PassPhase, Refusal, SliceEntry, StoreError,
+    ApplyRefusal, ApplyReply, Drift, Pass, PassCursor, PassPhase, SliceEntry, StoreError,
 };
 
 use super::former::redis;
@@ -61,7 +61,7 @@ async fn a_sweep_goes_in_pages_and_ends_with_the_entry(store: Arc<dyn WholeStore
         let found = look(&store, &slice(), "other").await;
         assert_eq!(found.entries, [(gateway("a"), SliceEntry::Dead)]);
         let reply = a.call(a.entry, &users(7, 8), &[]).await;
-        assert_eq!(reply, ApplyReply::Refused(Refusal::default()));
+        assert_eq!(reply, ApplyReply::Refused(ApplyRefusal::default()));
     }
     assert!(
         pages >= 4 && released == 2_500,
@@ -105,7 +105,7 @@ async fn a_gateway_that_is_swept_is_dead_and_then_begins_anew(store: Arc<dyn Who
     assert!(page.next.is_some());
     for follows in [a.entry, None] {
         let reply = a.call(follows, &users(0, 3), &[]).await;
-        assert_eq!(reply, ApplyReply::Refused(Refusal::default()));
+        assert_eq!(reply, ApplyReply::Refused(ApplyRefusal::default()));
     }
     passes(&store, first).await;
     assert!(is_refused(&a.call(a.entry, &users(0, 3), &[]).await, None));

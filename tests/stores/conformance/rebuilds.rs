@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, Group, SliceId, UserId};
-use rollcall::store::{Apply, ApplyReply, Arrived, Fence, Pass, REBUILD, Refusal, SliceSize};
+use rollcall::store::{Apply, ApplyRefusal, ApplyReply, Fence, Pass, REBUILD, SliceSize};
 use tokio::time::sleep;
 
 use super::former::redis;
+use super::slices::counted;
 use super::{
     Caller, claims, fans, gateway, is_refused, live, members, on_each, pass, passes, slice, sweep,
     user, users,
@@ -27,12 +28,6 @@ on_each!(
     a_rebuild_goes_with_its_epoch,
     a_rebuild_ends_after_a_while_when_all_have_said_all,
 );
-
-/// What the calls have counted of a slice: how many came, how many left, and how many are there.
-fn counted(size: SliceSize) -> (u64, u64, u64) {
-    let Arrived { joins, leaves } = size.arrived();
-    (joins, leaves, size.card)
-}
 
 async fn a_slice_that_only_gateways_change_forgets_nothing(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
@@ -111,7 +106,7 @@ async fn a_slice_that_is_older_than_a_gateway_knows_forgets(store: Arc<dyn Whole
             let there = if by_call { 6 } else { 5 };
             assert_eq!(fans(&store, &slice).await, users(0, there));
             let size = a.looks().await.size;
-            let refusal = Refusal {
+            let refusal = ApplyRefusal {
                 entry: None,
                 size: Some(size),
             };

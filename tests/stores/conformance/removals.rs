@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rollcall::base::ids::{Epoch, UserId};
 use rollcall::store::{
-    Ban, ChangeKind, Happened, LEAP, LiftReply, LiveRecord, MAX_BANS, MAX_BATCH, RemoveReply,
-    Standing,
+    Ban, ChangeKind, Happened, LEAP, LiftReply, LiveRecord, MAX_BANS, MAX_BATCH, RecordStanding,
+    RemoveReply,
 };
 
 use super::{LONG, end, finish, later, lifting, live, loaded, on_each, opened, removal, user};
@@ -108,7 +108,7 @@ async fn banned(store: &Arc<dyn WholeStore>) -> Vec<UserId> {
     page.into_iter().map(|ban| ban.user).collect()
 }
 
-async fn kept(store: &Arc<dyn WholeStore>, record: &LiveRecord, removals: u64) -> Standing {
+async fn kept(store: &Arc<dyn WholeStore>, record: &LiveRecord, removals: u64) -> RecordStanding {
     let record = LiveRecord {
         removals,
         ..record.clone()
@@ -240,7 +240,7 @@ async fn the_record_and_its_keeping_tell_the_last_number(store: Arc<dyn WholeSto
     removed(&store, 2, Some(LONG)).await;
     assert_eq!(loaded(&store, "42").await.removals, 2);
     for known in [0, 1, 2] {
-        let Standing::Open { removals, .. } = kept(&store, &record, known).await else {
+        let RecordStanding::Open { removals, .. } = kept(&store, &record, known).await else {
             panic!("not open")
         };
         assert_eq!(removals, 2);
@@ -251,18 +251,18 @@ async fn numbers_leap_over_those_that_were_lost(store: Arc<dyn WholeStore>) {
     let record = opened(&store, "42").await;
     removed(&store, 1, Some(LONG)).await;
     // The store fell back: a gateway knows of a seventh removal.
-    let Standing::Open { removals, .. } = kept(&store, &record, 7).await else {
+    let RecordStanding::Open { removals, .. } = kept(&store, &record, 7).await else {
         panic!("not open")
     };
     assert_eq!(removals, 7 + LEAP);
-    let Standing::Open { removals, .. } = kept(&store, &record, 7).await else {
+    let RecordStanding::Open { removals, .. } = kept(&store, &record, 7).await else {
         panic!("not open")
     };
     assert_eq!(removals, 7 + LEAP);
     assert_eq!(removed(&store, 2, None).await.0, 8 + LEAP);
     // The record is lost altogether, or of an older epoch.
     let newer = later(&record, 4);
-    assert_eq!(kept(&store, &newer, 3).await, Standing::Rewritten);
+    assert_eq!(kept(&store, &newer, 3).await, RecordStanding::Rewritten);
     let read = store
         .removals_since(&live("42"), newer.epoch, 0)
         .await
@@ -271,7 +271,7 @@ async fn numbers_leap_over_those_that_were_lost(store: Arc<dyn WholeStore>) {
     assert_eq!((read.last, read.changes), (3 + LEAP, vec![]));
     assert!(banned(&store).await.is_empty());
     let last = later(&newer, 1);
-    assert_eq!(kept(&store, &last, 0).await, Standing::Rewritten);
+    assert_eq!(kept(&store, &last, 0).await, RecordStanding::Rewritten);
     assert_eq!(loaded(&store, "42").await.removals, 0);
 }
 

@@ -11,12 +11,12 @@ use rollcall::base::clock::UnixMillis;
 use rollcall::base::ids::{Epoch, SliceId, UserId};
 use rollcall::features::attendance::store::Attended;
 use rollcall::store::ApplyReply;
+use rollcall::store::AttendedSession;
 use rollcall::store::LiveEpoch;
 use rollcall::store::MANY_SESSIONS;
 use rollcall::store::MOST_SESSIONS;
 use rollcall::store::Pass;
 use rollcall::store::SHORT_BREAK;
-use rollcall::store::Session;
 use rollcall::store::SessionPlace;
 use rollcall::store::Span;
 use rollcall::store::Stays;
@@ -86,8 +86,8 @@ async fn listed(
     of: &LiveEpoch,
     span: Span,
     limit: usize,
-) -> Vec<Session> {
-    let mut all: Vec<Session> = Vec::new();
+) -> Vec<AttendedSession> {
+    let mut all: Vec<AttendedSession> = Vec::new();
     loop {
         let after = all.last().map(|last| last.place.clone());
         let (page, more) = store
@@ -162,7 +162,7 @@ async fn a_session_is_from_the_first_join_to_the_last_leave_over_all_gateways(
     );
     // The user's own sum, whichever of the sessions is listed.
     let all = listed(&store, &of(7), Span::ALL, 10).await;
-    let of_u0: Vec<&Session> = all.iter().filter(|it| it.place.user == u0).collect();
+    let of_u0: Vec<&AttendedSession> = all.iter().filter(|it| it.place.user == u0).collect();
     assert_eq!(
         of_u0
             .iter()
@@ -474,7 +474,7 @@ async fn random_histories_agree_with_a_model(store: Arc<dyn WholeStore>) {
         .collect();
     expected.sort_by(|a, b| a.place.cmp(&b.place));
     let found = listed(&store, &of(7), Span::ALL, 10).await;
-    let shown = |it: &Session| (it.place.clone(), it.left_at, it.watched);
+    let shown = |it: &AttendedSession| (it.place.clone(), it.left_at, it.watched);
     assert_eq!(
         found.iter().map(shown).collect::<Vec<_>>(),
         expected.iter().map(shown).collect::<Vec<_>>()

@@ -11,14 +11,14 @@ use rollcall::base::ids::{
 };
 use rollcall::store::{
     Arrived, CloseReply, CountLive, DeadEvent, Event, Figures, Lease, LeaseReply, Leases, LiftBan,
-    LiveRecord, OpenLive, Peaks, ReadEvents, ReadFrom, RemoveUser, RenewLease, SenderTurn,
-    Standing, StoreResult, StreamEvent, WebhookQueue,
+    LiveRecord, OpenLive, Peaks, ReadEvents, ReadFrom, RecordStanding, RemoveUser, RenewLease,
+    SenderTurn, StoreResult, StreamEvent, WebhookQueue,
 };
 
 use super::{LONG, end, finish_close, gateway, live, slice, user, wish};
 
 /// How an open live stands of which nothing is known but the record.
-pub const OPEN: Standing = Standing::Open {
+pub const OPEN: RecordStanding = RecordStanding::Open {
     removals: 0,
     version: 0,
 };

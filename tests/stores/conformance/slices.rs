@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rollcall::base::ids::{Epoch, Group, OnlineSet, SliceId, UserId};
 use rollcall::store::{
-    Apply, ApplyReply, Arrived, Claim, ClaimedUser, Entries, Fence, Refusal, SliceEntry, SliceLook,
-    SliceSize, SliceTotals, Uniques,
+    Apply, ApplyRefusal, ApplyReply, Arrived, Claim, ClaimedUser, Entries, Fence, SliceEntry,
+    SliceLook, SliceSize, SliceTotals, Uniques,
 };
 
 use super::{
@@ -75,7 +75,7 @@ async fn a_user_on_two_gateways_counts_once_and_stays_until_both_let_go(
 
 async fn a_call_that_follows_an_entry_needs_one(store: Arc<dyn WholeStore>) {
     let mut a = Caller::new(&store, "a");
-    let nothing = Refusal {
+    let nothing = ApplyRefusal {
         entry: None,
         size: None,
     };
@@ -109,7 +109,7 @@ async fn a_refusal_tells_the_entry_and_the_size(store: Arc<dyn WholeStore>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     let size = a.registers(&users(0, 3)).await;
     for (caller, entry) in [(&mut a, Some(1)), (&mut b, None)] {
-        let refusal = Refusal {
+        let refusal = ApplyRefusal {
             entry,
             size: Some(size),
         };
@@ -119,7 +119,7 @@ async fn a_refusal_tells_the_entry_and_the_size(store: Arc<dyn WholeStore>) {
     // It says nothing of another epoch.
     a.epoch = 2;
     let reply = a.call(Some(1), &users(5, 6), &[]).await;
-    let nothing = Refusal {
+    let nothing = ApplyRefusal {
         entry: None,
         size: None,
     };
@@ -550,7 +550,7 @@ async fn who_leaves_is_no_fan(store: Arc<dyn WholeStore>) {
 }
 
 /// What the calls have counted of a slice: how many came, how many left, and how many are there.
-fn counted(size: SliceSize) -> (u64, u64, u64) {
+pub fn counted(size: SliceSize) -> (u64, u64, u64) {
     let Arrived { joins, leaves } = size.arrived();
     (joins, leaves, size.card)
 }

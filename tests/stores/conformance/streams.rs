@@ -9,7 +9,8 @@ use rollcall::base::ids::Epoch;
 use rollcall::base::media_event::{StreamNews, StreamSession};
 use rollcall::base::media_server::MediaServerName;
 use rollcall::features::media::store::{
-    End, Heard, KnownStreams, Publisher, Publishing, Streams, StreamsReply, WriteStreams,
+    Heard, KnownStreams, Publishing, StreamPublisher, Streams, StreamsEnd, StreamsReply,
+    WriteStreams,
 };
 use rollcall::store::{Happened, LiveRecord, OpenLive, OpenedBy};
 use rollcall::store::{StreamChange, StreamStatus};
@@ -115,7 +116,7 @@ async fn the_record_of_the_open_epoch_notes_the_stream_and_its_events(store: Arc
     else {
         panic!("it ends")
     };
-    let End::Write(over) = ended.end(record.epoch, NOW + 2) else {
+    let StreamsEnd::Write(over) = ended.end(record.epoch, NOW + 2) else {
         panic!("nobody publishes")
     };
     let last = WriteStreams {
@@ -174,7 +175,7 @@ async fn a_stream_key_is_found_by_its_digest(store: Arc<dyn WholeStore>) {
     assert_eq!(store.find_publishing("d1").await.unwrap(), None);
     let with = |of: &str, publisher: Option<bool>| Publishing {
         live: live(of),
-        publisher: publisher.map(|invisible| Publisher {
+        publisher: publisher.map(|invisible| StreamPublisher {
             streamer: user(1),
             invisible,
         }),

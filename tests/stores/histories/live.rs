@@ -14,9 +14,9 @@ use proptest::prelude::*;
 use rollcall::base::ids::{Epoch, GatewayId, Group, SliceId, UserId};
 use rollcall::store::Fence;
 use rollcall::store::{
-    Apply, ApplyReply, Burial, CloseLive, CloseReason, CloseReply, Lease, LeaseReply, LiveRecord,
-    OpenLive, OpenReply, Pass, Peaks, Refusal, RemoveUser, RenewLease, SliceEntry, SliceLook,
-    SliceSize, Standing,
+    Apply, ApplyRefusal, ApplyReply, Burial, CloseLive, CloseReason, CloseReply, Lease, LeaseReply,
+    LiveRecord, OpenLive, OpenReply, Pass, Peaks, RecordStanding, RemoveUser, RenewLease,
+    SliceEntry, SliceLook, SliceSize,
 };
 
 use super::agree_on;
@@ -300,7 +300,7 @@ impl Side {
     fn applied(&self, reply: &ApplyReply) -> String {
         match reply {
             ApplyReply::Done(size) => format!("done {}", self.size(size)),
-            ApplyReply::Refused(Refusal { entry, size }) => {
+            ApplyReply::Refused(ApplyRefusal { entry, size }) => {
                 let size = size.map(|size| self.size(&size));
                 format!("refused {entry:?} {size:?}")
             }
@@ -310,12 +310,12 @@ impl Side {
 
     async fn keep(&mut self, record: &LiveRecord) -> String {
         match self.store.keep_live(record, "").await.unwrap() {
-            Standing::Open { removals, .. } => format!("open {removals}"),
-            Standing::Rewritten => {
+            RecordStanding::Open { removals, .. } => format!("open {removals}"),
+            RecordStanding::Rewritten => {
                 self.learns(record);
                 "rewritten".to_owned()
             }
-            Standing::Over(record) => format!("over {}", self.record(&record)),
+            RecordStanding::Over(record) => format!("over {}", self.record(&record)),
         }
     }
 

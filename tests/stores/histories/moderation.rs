@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use rollcall::base::ids::Epoch;
-use rollcall::store::{ChangeKind, LiveRecord, LiveState, OpenReply, RemoveReply, Standing};
+use rollcall::store::{ChangeKind, LiveRecord, LiveState, OpenReply, RecordStanding, RemoveReply};
 
 use super::agree_on;
 use crate::conformance::{LONG, end, finish_close, lifting, live, memory, removal, user, wish};
@@ -124,9 +124,9 @@ async fn take(store: &Arc<dyn WholeStore>, step: &Step) -> String {
                 ..record
             };
             match store.keep_live(&record, "").await.unwrap() {
-                Standing::Open { removals, .. } => format!("open {removals}"),
-                Standing::Rewritten => "rewritten".to_owned(),
-                Standing::Over(record) => format!("over {}", record_said(&record)),
+                RecordStanding::Open { removals, .. } => format!("open {removals}"),
+                RecordStanding::Rewritten => "rewritten".to_owned(),
+                RecordStanding::Over(record) => format!("over {}", record_said(&record)),
             }
         }
     };

@@ -1,7 +1,7 @@
 //! Histories of one slice: three gateways, two epochs and more, calls that come late or twice or
 //! follow a wrong number, gateways that let go, die and are swept, passes whose pages have other
 //! calls in between, slices that forget and are rebuilt, lost data, a clock that goes on and back,
-//! and other programs that write to any key. The pure [`Slice`] and the Redis store must give the
+//! and other programs that write to any key. The pure [`StoredSlice`] and the Redis store must give the
 //! same answer at every step, and hold the same after it.
 
 use std::collections::BTreeSet;
@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use rollcall::base::clock::{UnixMillis, unix_now};
 use rollcall::base::ids::{Epoch, GatewayId, Group, UserId};
-use rollcall::store::slice::Slice;
+use rollcall::store::slice::StoredSlice;
 use rollcall::store::{
-    Apply, ApplyReply, Claim, ClaimedUser, Entries, Fence, Pass, PassCursor, Passed, Refusal,
+    Apply, ApplyRefusal, ApplyReply, Claim, ClaimedUser, Entries, Fence, Pass, PassCursor, Passed,
     SliceEntry, SliceLook, SliceSize, SliceTotals,
 };
 
@@ -220,7 +220,7 @@ fn steps_with_others() -> impl Strategy<Value = Step> {
 enum Place<'a> {
     /// The model, and by how much its clock is off.
     Model {
-        slice: Box<Slice>,
+        slice: Box<StoredSlice>,
         off: i64,
     },
     Redis(&'a Redis),
@@ -314,7 +314,7 @@ impl<'a> Side<'a> {
     }
 
     /// The model, and the time by its clock, in which no two calls come in the same millisecond.
-    fn model(&mut self) -> Option<(&mut Slice, UnixMillis)> {
+    fn model(&mut self) -> Option<(&mut StoredSlice, UnixMillis)> {
         match &mut self.place {
             Place::Model { slice, off } => {
                 *off += 1;
@@ -339,7 +339,7 @@ impl<'a> Side<'a> {
         };
         match reply {
             ApplyReply::Done(size) => format!("done {}", self.size(Some(who), size)),
-            ApplyReply::Refused(Refusal { entry, size }) => {
+            ApplyReply::Refused(ApplyRefusal { entry, size }) => {
                 let size = size.map(|size| self.size(Some(who), size));
                 format!("refused {entry:?} {size:?}")
             }
@@ -410,7 +410,7 @@ impl<'a> Side<'a> {
     fn lose_data(&mut self) {
         self.forget_versions();
         match &mut self.place {
-            Place::Model { slice, .. } => **slice = Slice::default(),
+            Place::Model { slice, .. } => **slice = StoredSlice::default(),
             Place::Redis(redis) => redis.empty(),
         }
     }
@@ -465,7 +465,7 @@ impl<'a> Side<'a> {
     }
 }
 
-fn write_model(slice: &mut Slice, what: &Foreign) {
+fn write_model(slice: &mut StoredSlice, what: &Foreign) {
     let name = |who: usize| gateway(GATEWAYS[who]);
     match what {
         Foreign::Add(group, n) => slice.add_stranger(*group, &user(*n)),

@@ -12,14 +12,14 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use rollcall::features::datagrams::wire::{Ack, Answer, SHORT, Status};
+use rollcall::features::datagrams::wire::{DatagramAck, DatagramAnswer, DatagramStatus, SHORT};
 use simulation::crowd::datagrams::DatagramSession;
 
-use super::pace::{Clients, NAP, Seen, await_answers, wants_answer};
+use super::pace::{Clients, ClientsSeen, NAP, await_answers, wants_answer};
 use super::udp::ClientSockets;
 use crate::bench::bare_datagrams::WANTS_ANSWER;
 use crate::client::datagrams::{NUMBER, number_of};
-use crate::client::presence::Session;
+use crate::client::presence::Begun;
 
 /// A session tries its next address when so many datagrams in a row were not answered.
 const UNANSWERED: u8 = 2;
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const IN_A_TURN: usize = 20;
 
 /// One session, as its client knows it, or a client of the echo.
-struct Client {
+struct DatagramClient {
     /// `None`: the server is the echo.
     session: Option<DatagramSession>,
     addresses: Vec<SocketAddr>,
@@ -47,7 +47,7 @@ struct Client {
 }
 
 /// A datagram whose answer is awaited.
-struct Asked {
+struct AwaitedAnswer {
     position: usize,
     at: Instant,
 }
@@ -55,34 +55,34 @@ struct Asked {
 /// Sessions that beat by datagram.
 pub(crate) struct DatagramClients {
     sockets: ClientSockets,
-    clients: Vec<Client>,
+    clients: Vec<DatagramClient>,
     /// By number.
-    asked: HashMap<u32, Asked>,
+    asked: HashMap<u32, AwaitedAnswer>,
     /// When lost ones were forgotten last.
     forgot_at: Instant,
     /// The number of the last datagram.
     number: u32,
     ack_every: u32,
-    pub(crate) seen: Seen,
+    pub(crate) seen: ClientsSeen,
 }
 
 impl DatagramClients {
     /// The clients of sessions that have begun.
-    pub(crate) fn of(sessions: &[Session]) -> anyhow::Result<Self> {
+    pub(crate) fn of(sessions: &[Begun]) -> anyhow::Result<Self> {
         let mut clients = Vec::with_capacity(sessions.len());
         for session in sessions {
-            clients.push(Client::of(session)?);
+            clients.push(DatagramClient::of(session)?);
         }
         Ok(Self::new(clients)?)
     }
 
     /// Clients of the echo.
     pub(super) fn of_echo(server: SocketAddr, count: usize) -> io::Result<Self> {
-        let client = |_| Client::new(None, vec![server]);
+        let client = |_| DatagramClient::new(None, vec![server]);
         Self::new((0..count).map(client).collect())
     }
 
-    fn new(clients: Vec<Client>) -> io::Result<Self> {
+    fn new(clients: Vec<DatagramClient>) -> io::Result<Self> {
         Ok(Self {
             sockets: ClientSockets::open()?,
             clients,
@@ -90,7 +90,7 @@ impl DatagramClients {
             forgot_at: Instant::now(),
             number: 0,
             ack_every: 1,
-            seen: Seen::default(),
+            seen: ClientsSeen::default(),
         })
     }
 
@@ -161,7 +161,7 @@ impl DatagramClients {
         let client = &mut self.clients[position];
         client.count_unanswered();
         let at = Instant::now();
-        self.asked.insert(number, Asked { position, at });
+        self.asked.insert(number, AwaitedAnswer { position, at });
         self.sockets.send(position, datagram, client.address());
     }
 
@@ -169,7 +169,7 @@ impl DatagramClients {
         let Some(number) = number_of(datagram) else {
             return;
         };
-        let Some(Asked { position, at }) = self.asked.get(&number) else {
+        let Some(AwaitedAnswer { position, at }) = self.asked.get(&number) else {
             return;
         };
         let position = *position;
@@ -185,7 +185,7 @@ impl DatagramClients {
         };
         self.asked.remove(&number);
         client.unanswered = 0;
-        if let Some(Answer::Challenge(challenge)) = answer {
+        if let Some(DatagramAnswer::Challenge(challenge)) = answer {
             let number = self.next_number();
             if let Some(session) = &self.clients[position].session {
                 let hello = session.hello(number, challenge.cookie);
@@ -196,22 +196,22 @@ impl DatagramClients {
         client.is_heard = true;
         self.seen.answered += 1;
         self.seen.latency.record(latency);
-        if let Some(Answer::Ack(ack)) = answer {
+        if let Some(DatagramAnswer::Ack(ack)) = answer {
             self.note_status(&ack);
         }
     }
 
-    fn note_status(&mut self, ack: &Ack) {
+    fn note_status(&mut self, ack: &DatagramAck) {
         let status = ack.status;
-        if !matches!(status, Status::Here | Status::Left) {
+        if !matches!(status, DatagramStatus::Here | DatagramStatus::Left) {
             let trouble = format!("a session is told {status:?}");
             self.seen.trouble.get_or_insert(trouble);
         }
     }
 }
 
-impl Client {
-    fn of(session: &Session) -> anyhow::Result<Self> {
+impl DatagramClient {
+    fn of(session: &Begun) -> anyhow::Result<Self> {
         let offer = session
             .udp
             .as_ref()
@@ -284,7 +284,7 @@ impl Clients for DatagramClients {
         self.asked.len() as u64
     }
 
-    fn seen(&mut self) -> &mut Seen {
+    fn seen(&mut self) -> &mut ClientsSeen {
         &mut self.seen
     }
 
@@ -321,8 +321,8 @@ mod tests {
     fn a_client_goes_on_to_the_next_address_after_two_missing_answers() {
         let text = r#"{"session_id":"id","udp":{"addresses":["127.0.0.1:1","127.0.0.1:2"],
             "session":"MDEyMzQ1Njc4OWFiY2RlZg","key":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA","ticket":"t"}}"#;
-        let session: Session = serde_json::from_str(text).unwrap();
-        let mut client = Client::of(&session).unwrap();
+        let session: Begun = serde_json::from_str(text).unwrap();
+        let mut client = DatagramClient::of(&session).unwrap();
         let mut ports = Vec::new();
         for _ in 0..5 {
             client.count_unanswered();

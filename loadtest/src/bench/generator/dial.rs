@@ -7,7 +7,7 @@ use mio::net::TcpStream;
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 
 use super::order::{Crowd, Enter, live, streamer, user};
-use crate::entry::Entry;
+use crate::entry::EntryTerms;
 
 /// Of one source address; Linux has 28,232 ports for each, but searches long once half of them are
 /// taken.
@@ -55,9 +55,9 @@ pub(super) fn request(crowd: &Crowd, number: usize) -> String {
         String::new()
     };
     let plain = format!("user_id={user}&{place}{join}");
-    let entry = Entry {
+    let entry = EntryTerms {
         secret: crowd.secret.clone(),
-        ..Entry::default()
+        ..EntryTerms::default()
     };
     // A secret that cannot be read is noticed when the gateway is started with it; here the upgrade
     // would be refused.

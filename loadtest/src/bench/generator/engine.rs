@@ -13,7 +13,7 @@ use mio::{Events, Interest, Poll, Token};
 use super::dial::{dial, request};
 use super::frames::{self, CLOSE, PING, PONG, TEXT};
 use super::order::{Crowd, Enter, live};
-use super::pace::{Clients, NAP, Seen};
+use super::pace::{Clients, ClientsSeen, NAP};
 use crate::tally::unix_micros;
 
 /// How long all sockets together may take to close.
@@ -22,28 +22,28 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const KIND_AT: usize = 9;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum SocketStage {
     Connecting,
     Upgrading,
     Open,
     Joined,
 }
 
-struct Socket {
+struct EngineSocket {
     stream: TcpStream,
     number: usize,
-    stage: Stage,
+    stage: SocketStage,
     /// What came of a frame that is not whole yet.
     rest: Vec<u8>,
     asked: Option<Instant>,
 }
 
 /// The sockets of one generator.
-pub(super) struct Engine {
+pub(super) struct SocketEngine {
     poll: Poll,
     events: Events,
     buffer: Vec<u8>,
-    sockets: Vec<Option<Socket>>,
+    sockets: Vec<Option<EngineSocket>>,
     crowd: Option<Crowd>,
     heartbeat: Vec<u8>,
     large: Vec<u8>,
@@ -54,10 +54,10 @@ pub(super) struct Engine {
     joined: usize,
     lost: usize,
     awaited: u64,
-    seen: Seen,
+    seen: ClientsSeen,
 }
 
-impl Engine {
+impl SocketEngine {
     pub(super) fn new() -> io::Result<Self> {
         // With its id echoed, the answer is as long as the question. 4,096 bytes is the most a
         // message may have.
@@ -76,7 +76,7 @@ impl Engine {
             joined: 0,
             lost: 0,
             awaited: 0,
-            seen: Seen::default(),
+            seen: ClientsSeen::default(),
         })
     }
 
@@ -106,10 +106,10 @@ impl Engine {
             Ok(stream)
         }) {
             Ok(stream) => {
-                let socket = Socket {
+                let socket = EngineSocket {
                     stream,
                     number,
-                    stage: Stage::Connecting,
+                    stage: SocketStage::Connecting,
                     rest: Vec::new(),
                     asked: None,
                 };
@@ -168,8 +168,8 @@ impl Engine {
         let Some(Some(socket)) = self.sockets.get_mut(position) else {
             return;
         };
-        if writable && socket.stage == Stage::Connecting {
-            socket.stage = Stage::Upgrading;
+        if writable && socket.stage == SocketStage::Connecting {
+            socket.stage = SocketStage::Upgrading;
             if let Some(request) = self
                 .crowd
                 .as_ref()
@@ -215,7 +215,7 @@ impl Engine {
             whole.extend(bytes);
             bytes = &whole;
         }
-        if socket.stage == Stage::Upgrading {
+        if socket.stage == SocketStage::Upgrading {
             let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
                 socket.rest = bytes.to_vec();
                 return;
@@ -224,7 +224,7 @@ impl Engine {
                 let answer = String::from_utf8_lossy(&bytes[..end.min(40)]).into_owned();
                 return self.lose(position, format!("the upgrade was refused: {answer}"));
             }
-            socket.stage = Stage::Open;
+            socket.stage = SocketStage::Open;
             self.upgraded += 1;
             bytes = &bytes[end + 4..];
         }
@@ -271,8 +271,8 @@ impl Engine {
                 }
             }
             // joined
-            Some(b'j') if socket.stage == Stage::Open => {
-                socket.stage = Stage::Joined;
+            Some(b'j') if socket.stage == SocketStage::Open => {
+                socket.stage = SocketStage::Joined;
                 self.joined += 1;
             }
             // error
@@ -291,7 +291,7 @@ impl Engine {
     }
 }
 
-impl Clients for Engine {
+impl Clients for SocketEngine {
     fn count(&self) -> usize {
         self.sockets.len()
     }
@@ -326,7 +326,7 @@ impl Clients for Engine {
         self.awaited
     }
 
-    fn seen(&mut self) -> &mut Seen {
+    fn seen(&mut self) -> &mut ClientsSeen {
         &mut self.seen
     }
 
@@ -341,7 +341,7 @@ impl Clients for Engine {
         let all_gone = self.sockets.iter().all(Option::is_none);
         self.sockets.clear();
         (self.upgraded, self.joined, self.lost, self.awaited) = (0, 0, 0, 0);
-        self.seen = Seen::default();
+        self.seen = ClientsSeen::default();
         Ok(all_gone)
     }
 }

@@ -12,9 +12,9 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 use super::order::{Viewers, live, user};
-use super::pace::{Clients, Seen, await_answers};
+use super::pace::{Clients, ClientsSeen, await_answers};
 use crate::client::http_answer::HttpAnswer;
-use crate::client::presence::Session;
+use crate::client::presence::Begun;
 
 /// How long all sessions together may take to begin or to leave.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,16 +24,16 @@ pub(super) const TO_BEGIN: usize = 8;
 
 /// What a request asks for, with the position of the session.
 #[derive(Debug, Clone, Copy)]
-enum Request {
+enum SessionRequest {
     Begin(usize),
     Beat(usize),
     Leave(usize),
 }
 
-struct Connection {
+struct GeneratorConnection {
     stream: TcpStream,
-    waiting: VecDeque<(Request, Instant)>,
-    under_way: Option<(Request, Instant)>,
+    waiting: VecDeque<(SessionRequest, Instant)>,
+    under_way: Option<(SessionRequest, Instant)>,
     /// What has come of an answer that is not whole yet.
     rest: Vec<u8>,
 }
@@ -44,12 +44,12 @@ pub(crate) struct HttpClients {
     poll: Poll,
     events: Events,
     buffer: Vec<u8>,
-    connections: Vec<Connection>,
+    connections: Vec<GeneratorConnection>,
     lives: usize,
-    pub(crate) sessions: Vec<Session>,
+    pub(crate) sessions: Vec<Begun>,
     /// Requests without an answer yet.
     awaited: u64,
-    pub(crate) seen: Seen,
+    pub(crate) seen: ClientsSeen,
 }
 
 impl HttpClients {
@@ -63,7 +63,7 @@ impl HttpClients {
             lives: 1,
             sessions: Vec::new(),
             awaited: 0,
-            seen: Seen::default(),
+            seen: ClientsSeen::default(),
         })
     }
 
@@ -78,7 +78,7 @@ impl HttpClients {
             self.poll
                 .registry()
                 .register(&mut stream, Token(place), Interest::READABLE)?;
-            self.connections.push(Connection {
+            self.connections.push(GeneratorConnection {
                 stream,
                 waiting: VecDeque::new(),
                 under_way: None,
@@ -95,8 +95,8 @@ impl HttpClients {
     /// Begins a session of each viewer.
     pub(crate) fn begin(&mut self, viewers: &Viewers) -> anyhow::Result<()> {
         self.lives = viewers.lives;
-        self.sessions = vec![Session::default(); viewers.count];
-        if !self.ask_all(Request::Begin)? {
+        self.sessions = vec![Begun::default(); viewers.count];
+        if !self.ask_all(SessionRequest::Begin)? {
             bail!("the sessions did not begin within {PATIENCE:?}");
         }
         match &self.seen.trouble {
@@ -115,14 +115,14 @@ impl HttpClients {
     }
 
     /// The requests wait at their connections, so no more are under way than there are connections.
-    fn ask_all(&mut self, request: fn(usize) -> Request) -> io::Result<bool> {
+    fn ask_all(&mut self, request: fn(usize) -> SessionRequest) -> io::Result<bool> {
         for position in 0..self.sessions.len() {
             self.ask(position, request(position));
         }
         await_answers(self, 0, PATIENCE)
     }
 
-    fn ask(&mut self, position: usize, request: Request) {
+    fn ask(&mut self, position: usize, request: SessionRequest) {
         if self.connections.is_empty() {
             self.trouble("there is no connection".to_owned());
             return;
@@ -154,10 +154,10 @@ impl HttpClients {
         }
     }
 
-    fn text_of(&self, request: Request) -> String {
+    fn text_of(&self, request: SessionRequest) -> String {
         let host = self.server;
         match request {
-            Request::Begin(position) => {
+            SessionRequest::Begin(position) => {
                 let user = user(position);
                 let live = live(position % self.lives);
                 let body = format!(r#"{{"live_id":"{live}"}}"#);
@@ -167,13 +167,13 @@ impl HttpClients {
                      Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
                 )
             }
-            Request::Beat(position) => {
+            SessionRequest::Beat(position) => {
                 let id = &self.sessions[position].id;
                 format!(
                     "POST /v1/presence/{id} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n"
                 )
             }
-            Request::Leave(position) => {
+            SessionRequest::Leave(position) => {
                 let id = &self.sessions[position].id;
                 format!("DELETE /v1/presence/{id} HTTP/1.1\r\nHost: {host}\r\n\r\n")
             }
@@ -212,14 +212,14 @@ impl HttpClients {
             self.seen.answered += 1;
             self.seen.latency.record(asked_at.elapsed());
             let taken = match request {
-                Request::Begin(position) => match session(&answer) {
+                SessionRequest::Begin(position) => match session(&answer) {
                     Ok(session) => {
                         self.sessions[position] = session;
                         Ok(())
                     }
                     Err(why) => Err(why),
                 },
-                Request::Beat(_) | Request::Leave(_) => check(&answer),
+                SessionRequest::Beat(_) | SessionRequest::Leave(_) => check(&answer),
             };
             if let Err(why) = taken {
                 self.seen.trouble.get_or_insert(format!("{why:#}"));
@@ -241,7 +241,7 @@ impl Clients for HttpClients {
 
     fn beat(&mut self, position: usize) {
         self.seen.beats += 1;
-        self.ask(position, Request::Beat(position));
+        self.ask(position, SessionRequest::Beat(position));
     }
 
     fn turn(&mut self, wait: Duration) -> io::Result<()> {
@@ -263,29 +263,29 @@ impl Clients for HttpClients {
         self.awaited
     }
 
-    fn seen(&mut self) -> &mut Seen {
+    fn seen(&mut self) -> &mut ClientsSeen {
         &mut self.seen
     }
 
     fn leave(&mut self) -> io::Result<bool> {
         // The gateway has closed those that were at rest for long.
         self.connect(TO_BEGIN)?;
-        let done = self.ask_all(Request::Leave)?;
+        let done = self.ask_all(SessionRequest::Leave)?;
         self.sessions.clear();
         self.disconnect();
         Ok(done)
     }
 }
 
-fn check(answer: &HttpAnswer<'_>) -> anyhow::Result<()> {
+fn check(answer: &HttpAnswer) -> anyhow::Result<()> {
     if !answer.is_success() {
-        let why = String::from_utf8_lossy(answer.body);
+        let why = String::from_utf8_lossy(&answer.body);
         bail!("{}: {why}", answer.status);
     }
     Ok(())
 }
 
-fn session(answer: &HttpAnswer<'_>) -> anyhow::Result<Session> {
+fn session(answer: &HttpAnswer) -> anyhow::Result<Begun> {
     check(answer)?;
-    serde_json::from_slice(answer.body).context("the answer to POST /v1/presence")
+    serde_json::from_slice(&answer.body).context("the answer to POST /v1/presence")
 }

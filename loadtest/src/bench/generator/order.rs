@@ -51,7 +51,7 @@ impl Crowd {
 
 /// How sessions without a WebSocket beat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum By {
+pub(crate) enum BeatsBy {
     Http,
     Datagram,
     /// By datagram, and the server is the bare echo, which knows no sessions.
@@ -62,7 +62,7 @@ pub(crate) enum By {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Viewers {
     pub(crate) server: SocketAddr,
-    pub(crate) by: By,
+    pub(crate) by: BeatsBy,
     pub(crate) count: usize,
     /// User n watches live n mod `lives`.
     pub(crate) lives: usize,
@@ -129,7 +129,7 @@ impl Order {
 
 /// The result of an order.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Outcome {
+pub(crate) struct OrderOutcome {
     /// Clients that are in.
     pub(crate) sockets: usize,
     pub(crate) sent: u64,
@@ -144,7 +144,7 @@ pub(crate) struct Outcome {
     pub(crate) gave_up: Option<String>,
 }
 
-impl Outcome {
+impl OrderOutcome {
     /// Adds what another generator did at the same time.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.sockets += other.sockets;

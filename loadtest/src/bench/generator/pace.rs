@@ -13,7 +13,7 @@ pub(crate) const NAP: Duration = Duration::from_millis(1);
 
 /// What clients have seen since the last order.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ClientsSeen {
     /// Beats sent.
     pub(crate) beats: u64,
     pub(crate) answered: u64,
@@ -46,7 +46,7 @@ pub(crate) trait Clients {
     /// How many questions are not answered yet.
     fn awaited(&self) -> u64;
 
-    fn seen(&mut self) -> &mut Seen;
+    fn seen(&mut self) -> &mut ClientsSeen;
 
     /// Lets everybody leave. False if that takes too long.
     fn leave(&mut self) -> io::Result<bool>;

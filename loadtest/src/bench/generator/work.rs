@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 
 use super::datagrams::DatagramClients;
-use super::engine::Engine;
+use super::engine::SocketEngine;
 use super::http::{HttpClients, TO_BEGIN};
-use super::order::{By, Crowd, Order, Outcome, Viewers};
+use super::order::{BeatsBy, Crowd, Order, OrderOutcome, Viewers};
 use super::pace::{Clients, NAP, await_answers, each_at, pace};
 use crate::proc_stats::cpu_seconds_of_this_thread;
 
@@ -20,7 +20,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// The clients of this process.
 pub(super) enum AnyClients {
-    Sockets(Engine),
+    Sockets(SocketEngine),
     Http(HttpClients),
     Datagrams(DatagramClients),
 }
@@ -28,7 +28,7 @@ pub(super) enum AnyClients {
 impl AnyClients {
     /// Sockets, none of which is there yet.
     pub(super) fn new() -> io::Result<Self> {
-        Engine::new().map(Self::Sockets)
+        SocketEngine::new().map(Self::Sockets)
     }
 
     pub(super) fn get(&mut self) -> &mut dyn Clients {
@@ -41,7 +41,7 @@ impl AnyClients {
 }
 
 /// Carries out one order.
-pub(super) fn carry_out(clients: &mut AnyClients, order: Order) -> anyhow::Result<Outcome> {
+pub(super) fn carry_out(clients: &mut AnyClients, order: Order) -> anyhow::Result<OrderOutcome> {
     let cpu = cpu_seconds_of_this_thread();
     *clients.get().seen() = Default::default();
     let began = Instant::now();
@@ -53,7 +53,7 @@ pub(super) fn carry_out(clients: &mut AnyClients, order: Order) -> anyhow::Resul
         seen.trouble
             .get_or_insert_with(|| "it took too long".to_owned());
     }
-    Ok(Outcome {
+    Ok(OrderOutcome {
         sockets: clients.entered(),
         sent: seen.beats,
         answered: seen.answered,
@@ -85,7 +85,7 @@ fn obey(clients: &mut AnyClients, order: Order) -> anyhow::Result<bool> {
         (Order::Large { per_second }, AnyClients::Sockets(engine)) => {
             let before = engine.awaited();
             let count = engine.count();
-            each_at(engine, count, per_second, Engine::ask_at_length)?;
+            each_at(engine, count, per_second, SocketEngine::ask_at_length)?;
             await_answers(engine, before, LAST_ANSWERS)?
         }
         (
@@ -112,7 +112,7 @@ fn obey(clients: &mut AnyClients, order: Order) -> anyhow::Result<bool> {
     Ok(done)
 }
 
-fn connect(engine: &mut Engine, crowd: Crowd) -> io::Result<bool> {
+fn connect(engine: &mut SocketEngine, crowd: Crowd) -> io::Result<bool> {
     let Crowd {
         count,
         per_second,
@@ -142,9 +142,9 @@ fn connect(engine: &mut Engine, crowd: Crowd) -> io::Result<bool> {
     Ok(true)
 }
 
-fn join(engine: &mut Engine, per_second: f64) -> io::Result<bool> {
+fn join(engine: &mut SocketEngine, per_second: f64) -> io::Result<bool> {
     let count = engine.count();
-    each_at(engine, count, per_second, Engine::join)?;
+    each_at(engine, count, per_second, SocketEngine::join)?;
     let began = Instant::now();
     while engine.joined() + engine.lost() < count {
         engine.turn(NAP)?;
@@ -155,7 +155,7 @@ fn join(engine: &mut Engine, per_second: f64) -> io::Result<bool> {
     Ok(true)
 }
 
-fn run_loop(engine: &mut Engine, seconds: f64) -> io::Result<()> {
+fn run_loop(engine: &mut SocketEngine, seconds: f64) -> io::Result<()> {
     engine.looping = true;
     (0..engine.count()).for_each(|position| engine.beat(position));
     let until = Instant::now() + Duration::from_secs_f64(seconds);
@@ -173,7 +173,7 @@ fn run_loop(engine: &mut Engine, seconds: f64) -> io::Result<()> {
 }
 
 fn begin(viewers: &Viewers) -> anyhow::Result<AnyClients> {
-    if viewers.by == By::Echo {
+    if viewers.by == BeatsBy::Echo {
         let clients = DatagramClients::of_echo(viewers.server, viewers.count)?;
         return Ok(AnyClients::Datagrams(clients));
     }
@@ -181,7 +181,7 @@ fn begin(viewers: &Viewers) -> anyhow::Result<AnyClients> {
     clients.connect(TO_BEGIN.min(viewers.count))?;
     clients.begin(viewers)?;
     clients.disconnect();
-    if viewers.by == By::Http {
+    if viewers.by == BeatsBy::Http {
         return Ok(AnyClients::Http(clients));
     }
     let mut clients = DatagramClients::of(&clients.sessions)?;

@@ -6,21 +6,21 @@ use std::time::Instant;
 use anyhow::Context;
 use reqwest::Method;
 
-use crate::bench::servers::{Gateway, Redis};
+use crate::bench::servers::{BenchGateway, Redis};
 use crate::bench::settings::Bench;
 use crate::tally::Latencies;
 
 #[derive(Default)]
-pub(super) struct Answers {
+pub(super) struct AnswerTimes {
     latency: Latencies,
     /// Of each question, the calls that took Redis too long.
     pub(super) slow: Vec<f64>,
 }
 
-impl Answers {
+impl AnswerTimes {
     /// Calls that take Redis longer than `slow_us` are slow.
     pub(super) async fn of(
-        gateway: &Gateway,
+        gateway: &BenchGateway,
         redis: &Redis,
         path: &str,
         times: usize,

@@ -18,9 +18,9 @@ use rollcall::store::{
 };
 use serde_json::json;
 
-use super::answers::Answers;
+use super::answers::AnswerTimes;
 use super::holder::{by_slice, first_call};
-use crate::bench::servers::{Gateway, Redis};
+use crate::bench::servers::{BenchGateway, Redis};
 use crate::bench::settings::Bench;
 
 const LIVES: usize = 7;
@@ -63,7 +63,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
             store.fix_attendance_form(form).await? == form,
             "another form"
         );
-        let asked = Asked {
+        let asked = AttendanceCase {
             gateway: &gateway,
             redis: &redis,
             form,
@@ -82,15 +82,15 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
     sessions(fans, bench).await
 }
 
-struct Asked<'a> {
-    gateway: &'a Gateway,
+struct AttendanceCase<'a> {
+    gateway: &'a BenchGateway,
     redis: &'a Redis,
     form: AttendanceForm,
     /// The fans of each live.
     crowds: &'a [Vec<usize>],
 }
 
-impl Asked<'_> {
+impl AttendanceCase<'_> {
     /// Opens the lives and has the fans come to them. Returns by how much the memory of Redis grew.
     async fn seed(&self, store: &RedisStore) -> anyhow::Result<f64> {
         let before = self.redis.used_memory().await?;
@@ -147,7 +147,7 @@ impl Asked<'_> {
             page["count"]
         );
         let times = bench.pick(60, 5);
-        let answers = Answers::of(self.gateway, self.redis, &path, times, SLOW).await?;
+        let answers = AnswerTimes::of(self.gateway, self.redis, &path, times, SLOW).await?;
         let what = format!("{}: {what}", self.form.as_str());
         answers.note(bench, &what);
         // Redis measures by the wall clock, and this machine does other things, too: a call that

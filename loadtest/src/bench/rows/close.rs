@@ -13,7 +13,7 @@ use reqwest::Method;
 use rollcall::base::ids::{LiveId, OnlineSet, UserId};
 use rollcall::store::LiveStore;
 
-use super::holder::{Holder, by_slice};
+use super::holder::{LeaseHolder, by_slice};
 use crate::bench::dashboard::DashboardLog;
 use crate::bench::generator::order::{live, user};
 use crate::bench::ping::Pinger;
@@ -36,7 +36,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
         let record = record.context("the record of the live")?;
         let users: Result<Vec<UserId>, _> = (0..fans).map(|n| UserId::parse(&user(n))).collect();
         let slices = by_slice(&OnlineSet::Live(id.clone()), SLICES, users?.into_iter());
-        let _holder = Holder::start(&store, record.epoch, slices, |_| Vec::new()).await?;
+        let _holder = LeaseHolder::start(&store, record.epoch, slices, |_| Vec::new()).await?;
         // A gateway that meets the live now reads its sizes. The opener has read them, and would
         // hear of changes from gateways only.
         let gateway = bench.programs.gateway(&redis).await?;

@@ -13,8 +13,8 @@ use rollcall::base::ids::{LiveId, OnlineSet, PLATFORM_EPOCH, USERS_SLICES, UserI
 use rollcall::store::LastSeen;
 use rollcall::store::redis::RedisStore;
 
-use super::answers::Answers;
-use super::holder::{Holder, by_slice, platform_user as user};
+use super::answers::AnswerTimes;
+use super::holder::{LeaseHolder, by_slice, platform_user as user};
 use crate::bench::servers::Redis;
 use crate::bench::settings::Bench;
 
@@ -34,7 +34,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let live = LiveId::parse("42")?;
     let friends: HashSet<UserId> = friends_online().collect();
     let everybody = by_slice(&OnlineSet::Users, USERS_SLICES, (0..users).map(user));
-    let _holder = Holder::start(&store, PLATFORM_EPOCH, everybody, |user| {
+    let _holder = LeaseHolder::start(&store, PLATFORM_EPOCH, everybody, |user| {
         if friends.contains(user) {
             vec![live.clone()]
         } else {
@@ -69,7 +69,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
                 first.get(..300).unwrap_or(&first)
             );
             let before = gateway.metric(CALLS).await?;
-            let answers = Answers::of(&gateway, &redis, path, times, SLOW).await?;
+            let answers = AnswerTimes::of(&gateway, &redis, path, times, SLOW).await?;
             let calls = gateway.metric(CALLS).await? - before;
             answers.note(bench, what);
             bench.ours(&format!("{what}: calls to Redis"), calls / times as f64);

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use crate::bench::figures::Who;
 use crate::bench::generator::Generator;
-use crate::bench::generator::order::{Crowd, Enter, Order, Outcome};
-use crate::bench::servers::{Gateway, Redis, Server};
+use crate::bench::generator::order::{Crowd, Enter, Order, OrderOutcome};
+use crate::bench::servers::{BenchGateway, Redis, Server};
 use crate::bench::settings::{Bench, turns};
 
 /// A gateway, the bare server and the naive one, each with a crowd that has entered.
 struct Contenders {
-    gateway: Gateway,
+    gateway: BenchGateway,
     bare: Server,
     naive: Server,
     /// Of the gateway, and of the naive server.
@@ -72,7 +72,7 @@ impl Contenders {
         bench: &mut Bench,
         turn: usize,
         order: &Order,
-    ) -> anyhow::Result<Outcome> {
+    ) -> anyhow::Result<OrderOutcome> {
         let who = ALL[turn];
         let before = self.server(who).cpu()?;
         let outcome = self.generators[turn].carry_out(order).await?;

@@ -13,11 +13,11 @@ use rollcall::store::{
 use tokio_util::task::AbortOnDropHandle;
 
 /// Keeps its lease until it is dropped; the gateways bury it some time after.
-pub(super) struct Holder {
+pub(super) struct LeaseHolder {
     _lease: AbortOnDropHandle<anyhow::Result<()>>,
 }
 
-impl Holder {
+impl LeaseHolder {
     /// Writes the users, one slice after the other. Of users of the platform, `lives` tells in which
     /// lives they are.
     pub(super) async fn start(

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::generator::order::{live, streamer, user};
 use crate::proc_stats::{ProcStats, cpu_seconds, cpu_seconds_of_this_thread};
-use memory_socket::{MemorySocket, Received};
+use memory_socket::{MemorySocket, ReceivedTotals};
 
 pub(crate) use hosts::child_main;
 pub(super) use many_lives::{many_gateways, small_lives};
@@ -41,7 +41,7 @@ const TICK: Duration = Duration::from_millis(5);
 const JOIN_DEADLINE: Duration = Duration::from_secs(900);
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Crowd {
+struct LocalCrowd {
     viewers: usize,
     /// User n watches live n mod `lives`.
     lives: usize,
@@ -51,7 +51,7 @@ struct Crowd {
     track_online: bool,
 }
 
-impl Crowd {
+impl LocalCrowd {
     fn per_live(&self) -> usize {
         self.viewers / self.lives
     }
@@ -64,14 +64,14 @@ impl Crowd {
 
 struct InProcessGateway {
     inner: Gateway,
-    received: Arc<Received>,
+    received: Arc<ReceivedTotals>,
     sockets: Arc<Vec<Arc<MemorySocket>>>,
     /// How many of the sockets have a session; they are the first ones.
     serving: Arc<AtomicUsize>,
     lives: usize,
 }
 
-fn config(redis: String, crowd: &Crowd) -> Config {
+fn config(redis: String, crowd: &LocalCrowd) -> Config {
     let heartbeat = crowd.every;
     Config {
         listen: ([127, 0, 0, 1], 0).into(),
@@ -91,7 +91,7 @@ fn config(redis: String, crowd: &Crowd) -> Config {
 }
 
 impl InProcessGateway {
-    async fn start(redis: String, crowd: &Crowd) -> anyhow::Result<Self> {
+    async fn start(redis: String, crowd: &LocalCrowd) -> anyhow::Result<Self> {
         let inner = gateway::start(config(redis, crowd)).await?;
         let (received, sockets, serving) = Default::default();
         Ok(Self {
@@ -197,7 +197,7 @@ impl InProcessGateway {
 
     /// Plays the clients: each viewer with a session sends a heartbeat at this interval, spread
     /// evenly.
-    fn beat(&self, every: Duration) -> Clients {
+    fn beat(&self, every: Duration) -> ClientThread {
         let sockets = self.sockets.clone();
         let serving = self.serving.clone();
         let stop = Arc::new(AtomicBool::new(false));
@@ -223,7 +223,7 @@ impl InProcessGateway {
                 std::thread::sleep(TICK);
             }
         });
-        Clients {
+        ClientThread {
             stop,
             cpu_nanos,
             thread: Some(thread),
@@ -245,19 +245,19 @@ fn due_viewers(beats: Range<u64>, count: usize) -> impl Iterator<Item = usize> {
 }
 
 /// The thread that plays the clients. It stops when this is dropped.
-struct Clients {
+struct ClientThread {
     stop: Arc<AtomicBool>,
     cpu_nanos: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Clients {
+impl ClientThread {
     fn cpu(&self) -> f64 {
         self.cpu_nanos.load(Ordering::Relaxed) as f64 / 1e9
     }
 }
 
-impl Drop for Clients {
+impl Drop for ClientThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

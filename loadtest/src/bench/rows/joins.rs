@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, ensure};
 use fred::interfaces::SetsInterface;
 
-use crate::bench::dashboard::{DashboardLog, Shown, send, socket};
+use crate::bench::dashboard::{DashboardLog, TimedCounts, send, socket};
 use crate::bench::generator::Generator;
 use crate::bench::generator::order::{Crowd, Enter, Order, live, user};
-use crate::bench::servers::{Gateway, Redis};
+use crate::bench::servers::{BenchGateway, Redis};
 use crate::bench::settings::Bench;
-use crate::client::{self, Socket};
+use crate::client::{self, WebSocket};
 use crate::tally::{Latencies, unix_micros};
 
 const PER_SECOND: f64 = 2_000.0;
@@ -66,7 +66,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
 struct Neighbour(tokio::task::JoinHandle<anyhow::Result<()>>);
 
 impl Neighbour {
-    async fn start(gateway: &Gateway, user: String) -> anyhow::Result<Self> {
+    async fn start(gateway: &BenchGateway, user: String) -> anyhow::Result<Self> {
         let mut socket = socket(gateway.server.addr, &format!("user_id={user}")).await?;
         Ok(Self(tokio::spawn(async move {
             loop {
@@ -84,7 +84,7 @@ impl Neighbour {
 }
 
 /// Reads, and so answers pings, for this time.
-async fn read_for(socket: &mut Socket, time: Duration) {
+async fn read_for(socket: &mut WebSocket, time: Duration) {
     let _ = tokio::time::timeout(time, client::drain(socket)).await;
 }
 
@@ -98,9 +98,9 @@ impl Drop for Neighbour {
 /// microseconds, and what the set in Redis had meanwhile.
 async fn one_crowd(
     redis: &Redis,
-    gateway: &Gateway,
+    gateway: &BenchGateway,
     sockets: usize,
-) -> anyhow::Result<(Vec<u64>, Vec<Shown>)> {
+) -> anyhow::Result<(Vec<u64>, Vec<TimedCounts>)> {
     let mut generator = Generator::start()?;
     let crowd = Crowd::new(gateway.server.addr, sockets, Enter::Upgraded);
     generator.carry_out(&Order::Connect(crowd)).await?;
@@ -115,13 +115,13 @@ async fn one_crowd(
     Ok((joined.asked_at, in_redis))
 }
 
-async fn until_all_are_members(redis: &Redis, sockets: usize) -> anyhow::Result<Vec<Shown>> {
+async fn until_all_are_members(redis: &Redis, sockets: usize) -> anyhow::Result<Vec<TimedCounts>> {
     let key = format!("online-fans:{}", live(0));
     let began = Instant::now();
     let mut seen = Vec::new();
     loop {
         let fans: u64 = redis.client.scard(&key).await?;
-        seen.push(Shown {
+        seen.push(TimedCounts {
             at: unix_micros(),
             viewers: fans,
             fans,
@@ -139,7 +139,7 @@ async fn until_all_are_members(redis: &Redis, sockets: usize) -> anyhow::Result<
 
 /// A dashboard shows how many fans there are, not who, and so does the size of the set: the k-th join
 /// is shown once the number is k or more.
-fn until_shown(mut asked: Vec<u64>, shown: &[Shown]) -> anyhow::Result<Latencies> {
+fn until_shown(mut asked: Vec<u64>, shown: &[TimedCounts]) -> anyhow::Result<Latencies> {
     asked.sort_unstable();
     let mut latency = Latencies::default();
     let mut shown = shown.iter();
@@ -160,7 +160,7 @@ fn until_shown(mut asked: Vec<u64>, shown: &[Shown]) -> anyhow::Result<Latencies
 /// Lets one fan join an empty live and leave it again. Returns how long the dashboard took to show
 /// each.
 async fn come_and_go(
-    gateway: &Gateway,
+    gateway: &BenchGateway,
     dashboard: &mut DashboardLog,
 ) -> anyhow::Result<(Duration, Duration)> {
     let mut fan = socket(gateway.server.addr, &format!("user_id={}", user(0))).await?;
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_join_is_shown_by_the_first_number_that_can_hold_it() {
         let asked = vec![1_000, 3_000, 2_000];
-        let shown = |at, fans| Shown {
+        let shown = |at, fans| TimedCounts {
             at,
             viewers: fans,
             fans,

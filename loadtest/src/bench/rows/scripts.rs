@@ -38,7 +38,7 @@ const NO_ROUND_AFTER: Duration = Duration::from_secs(20);
 
 /// What a call does. Every batch does all of it to the same slices, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Work {
+enum CallKind {
     Join,
     FanCheck,
     Leave,
@@ -51,14 +51,14 @@ enum Work {
 }
 
 /// With the names in the table; work without one only prepares the next.
-const ALL: [(Work, Option<&str>); 7] = [
-    (Work::Join, Some("apply with joins")),
-    (Work::FanCheck, Some("fan check")),
-    (Work::Leave, Some("apply with leaves")),
-    (Work::JoinAgain, None),
-    (Work::Sweep, Some("sweep")),
-    (Work::JoinLast, None),
-    (Work::Close, Some("close of a slice")),
+const ALL: [(CallKind, Option<&str>); 7] = [
+    (CallKind::Join, Some("apply with joins")),
+    (CallKind::FanCheck, Some("fan check")),
+    (CallKind::Leave, Some("apply with leaves")),
+    (CallKind::JoinAgain, None),
+    (CallKind::Sweep, Some("sweep")),
+    (CallKind::JoinLast, None),
+    (CallKind::Close, Some("close of a slice")),
 ];
 
 /// The calls of one measurement, each to a slice of its own.
@@ -166,14 +166,14 @@ impl Scripted {
     }
 
     /// Makes one call.
-    async fn call(&self, work: Work, number: usize, batch: Batch) -> anyhow::Result<()> {
+    async fn call(&self, work: CallKind, number: usize, batch: Batch) -> anyhow::Result<()> {
         let slice = slice(number)?;
         let join = self.join(number, batch)?;
         match work {
-            Work::Join => self.apply(&join).await?,
+            CallKind::Join => self.apply(&join).await?,
             // A sweep removes the gateway's entry, and with it the number of its last call; a leave
             // keeps both.
-            Work::JoinAgain => {
+            CallKind::JoinAgain => {
                 let again = Apply {
                     number: 10,
                     follows: Some(3),
@@ -181,13 +181,13 @@ impl Scripted {
                 };
                 self.apply(&again).await?;
             }
-            Work::JoinLast => self.apply(&Apply { number: 11, ..join }).await?,
-            Work::FanCheck => {
+            CallKind::JoinLast => self.apply(&Apply { number: 11, ..join }).await?,
+            CallKind::FanCheck => {
                 let streamer = UserId::parse(&streamer(0))?;
                 let fans = self.store.follows(&streamer, &join.fans).await?;
                 ensure!(fans.iter().all(|fan| *fan), "a member is not a follower");
             }
-            Work::Leave => {
+            CallKind::Leave => {
                 let leave = Apply {
                     number: 3,
                     follows: Some(1),
@@ -198,8 +198,8 @@ impl Scripted {
                 };
                 self.apply(&leave).await?;
             }
-            Work::Sweep => self.sweep(slice, batch).await?,
-            Work::Close => drop(self.store.close_slice(&slice, Epoch(batch.epoch)).await?),
+            CallKind::Sweep => self.sweep(slice, batch).await?,
+            CallKind::Close => drop(self.store.close_slice(&slice, Epoch(batch.epoch)).await?),
         }
         Ok(())
     }
@@ -261,19 +261,19 @@ async fn prepare_plain(client: &Client, batch: Batch) -> anyhow::Result<()> {
 }
 
 /// Sends the plain commands of one call.
-async fn plain(client: &Client, work: Work, set: usize, batch: Batch) -> anyhow::Result<()> {
+async fn plain(client: &Client, work: CallKind, set: usize, batch: Batch) -> anyhow::Result<()> {
     let key = plain_key(set);
     let pipeline = client.pipeline();
     let followers = format!("followers:{}", streamer(0));
     for member in (0..batch.members).map(user) {
         match work {
-            Work::Join | Work::JoinAgain | Work::JoinLast => {
+            CallKind::Join | CallKind::JoinAgain | CallKind::JoinLast => {
                 pipeline.sadd::<(), _, _>(&key, member).await?;
                 pipeline.expire::<(), _>(&key, EXPIRE_S, None).await?;
             }
-            Work::FanCheck => pipeline.zscore::<(), _, _>(&followers, member).await?,
-            Work::Leave | Work::Sweep => pipeline.srem::<(), _, _>(&key, member).await?,
-            Work::Close => return Ok(client.del::<(), _>(key).await?),
+            CallKind::FanCheck => pipeline.zscore::<(), _, _>(&followers, member).await?,
+            CallKind::Leave | CallKind::Sweep => pipeline.srem::<(), _, _>(&key, member).await?,
+            CallKind::Close => return Ok(client.del::<(), _>(key).await?),
         }
     }
     let answers: Vec<Value> = pipeline.all().await?;

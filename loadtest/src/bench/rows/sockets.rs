@@ -4,7 +4,7 @@
 use crate::bench::figures::Who;
 use crate::bench::generator::order::{Crowd, Enter, Order};
 use crate::bench::generator::{Generator, together};
-use crate::bench::servers::{Gateway, Redis, Server};
+use crate::bench::servers::{BenchGateway, Redis, Server};
 use crate::bench::settings::{Bench, on, turns};
 
 const LIVES: usize = 10;
@@ -156,7 +156,7 @@ fn sum(servers: &[&Server], of: fn(&Server) -> anyhow::Result<f64>) -> anyhow::R
     servers.iter().map(|server| of(server)).sum()
 }
 
-async fn messages(gateways: &[Gateway]) -> anyhow::Result<f64> {
+async fn messages(gateways: &[BenchGateway]) -> anyhow::Result<f64> {
     let mut sum = 0.0;
     for gateway in gateways {
         sum += gateway.metric("rollcall_peer_messages_sent_total").await?;

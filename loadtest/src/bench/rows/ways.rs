@@ -7,7 +7,7 @@
 
 use crate::bench::figures::Who;
 use crate::bench::generator::Generator;
-use crate::bench::generator::order::{By, Crowd, Enter, Order, Viewers};
+use crate::bench::generator::order::{BeatsBy, Crowd, Enter, Order, Viewers};
 use crate::bench::kernel_memory;
 use crate::bench::servers::{Redis, Server};
 use crate::bench::settings::{Bench, turns};
@@ -90,8 +90,8 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let count = bench.pick(10_000, 100);
     let mut contenders = [
         contender(bench, None, "WebSocket", count).await?,
-        contender(bench, Some(By::Http), "HTTP", count).await?,
-        contender(bench, Some(By::Datagram), "datagram", count).await?,
+        contender(bench, Some(BeatsBy::Http), "HTTP", count).await?,
+        contender(bench, Some(BeatsBy::Datagram), "datagram", count).await?,
         echo(bench, count).await?,
     ];
     // A gateway answers the datagrams of a session four times a second at most.
@@ -138,12 +138,12 @@ fn note_ratios(bench: &mut Bench) {
 /// A gateway whose clients are all there. Notes their memory.
 async fn contender(
     bench: &mut Bench,
-    by: Option<By>,
+    by: Option<BeatsBy>,
     name: &str,
     count: usize,
 ) -> anyhow::Result<Contender> {
     let mut flags = FLAGS.to_vec();
-    if by == Some(By::Datagram) {
+    if by == Some(BeatsBy::Datagram) {
         flags.extend(["--udp", "127.0.0.1:0"]);
     }
     // Joins are flushed, and memory that was needed for them only is given back.
@@ -163,7 +163,7 @@ async fn contender(
     settle(&enter(&server, by, count), &mut generator).await?;
     let entered = Memory::read(&server)?;
     entered.note(bench, name, &before, count);
-    if by == Some(By::Http) {
+    if by == Some(BeatsBy::Http) {
         let connections = CONNECTIONS.min(count);
         settle(&Order::Share { connections }, &mut generator).await?;
         let connected = Memory::read(&server)?;
@@ -182,7 +182,7 @@ async fn contender(
 }
 
 /// Has this many clients enter; without `by`, they have sockets.
-fn enter(server: &Server, by: Option<By>, count: usize) -> Order {
+fn enter(server: &Server, by: Option<BeatsBy>, count: usize) -> Order {
     match by {
         None => Order::Connect(Crowd {
             lives: LIVES,
@@ -200,7 +200,7 @@ fn enter(server: &Server, by: Option<By>, count: usize) -> Order {
 async fn echo(bench: &Bench, count: usize) -> anyhow::Result<Contender> {
     let server = bench.programs.bare_datagrams().await?;
     let mut generator = Generator::start()?;
-    let enter = enter(&server, Some(By::Echo), count);
+    let enter = enter(&server, Some(BeatsBy::Echo), count);
     generator.carry_out(&enter).await?;
     Ok(Contender {
         server,

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::chaos::support::redis_server::RedisServer;
 use crate::chaos::testbed::Testbed;
-use crate::client::Socket;
+use crate::client::WebSocket;
 
 const DONE_WITHIN: Duration = Duration::from_secs(20);
 /// The pause between two looks at a server.
@@ -42,7 +42,7 @@ impl Mark {
 pub(crate) enum Later {
     /// A streamer's gateway was killed, and the streamer does not come back: the live must close.
     OrphanCloses {
-        streamer: Box<Socket>,
+        streamer: Box<WebSocket>,
         killed: Instant,
     },
     /// Nothing may name the gateway as it was called before.

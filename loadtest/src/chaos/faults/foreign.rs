@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::fault::Mark;
 use super::planned::Planned;
 use crate::chaos::keys::{online_keys, slice_keys};
-use crate::chaos::store::Store;
+use crate::chaos::store::ChaosStore;
 use crate::chaos::support::foreign::{Meddling, back_up, tidy};
 use crate::chaos::testbed::Testbed;
 
@@ -85,7 +85,7 @@ fn some_slice(rng: &mut StdRng, testbed: &Testbed) -> Option<String> {
 }
 
 /// Sends a command to the server that has its keys; what it answers.
-fn send(store: &Store, command: &[String]) -> anyhow::Result<String> {
+fn send(store: &ChaosStore, command: &[String]) -> anyhow::Result<String> {
     let words: Vec<&str> = command.iter().map(String::as_str).collect();
     let said = store.on_masters(&words);
     let answer = said
@@ -109,21 +109,21 @@ mod tests {
 
     const SLICE: &str = "online-fans:1";
 
-    async fn store_with_a_slice() -> Store {
-        let store = Store::Single(Box::new(RedisServer::start().await));
+    async fn store_with_a_slice() -> ChaosStore {
+        let store = ChaosStore::Single(Box::new(RedisServer::start().await));
         store.on_masters(&["SADD", SLICE, "u1", "u2"]);
         store.on_masters(&["HSET", "{online-fans:1}:gateways", "gw-a", "7"]);
         store.on_masters(&["SET", "{online-fans:1}:fence", "open:1:2"]);
         store
     }
 
-    fn ask(store: &Store, words: &str) -> String {
+    fn ask(store: &ChaosStore, words: &str) -> String {
         store
             .on_masters(&words.split(' ').collect::<Vec<_>>())
             .concat()
     }
 
-    fn meddle(store: &Store, meddling: Meddling, key: &str) -> String {
+    fn meddle(store: &ChaosStore, meddling: Meddling, key: &str) -> String {
         send(store, &meddling.command(key)).unwrap()
     }
 

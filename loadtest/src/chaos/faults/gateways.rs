@@ -12,7 +12,7 @@ use crate::chaos::findings::{Broken, Promise};
 use crate::chaos::keys;
 use crate::chaos::run_state::CONNECT_WITHIN;
 use crate::chaos::testbed::Testbed;
-use crate::client::{self, Failure, Socket};
+use crate::client::{self, Failure, WebSocket};
 
 /// The live of a streamer who does not come back; no viewer of the crowd joins it.
 const ORPHAN: &str = "orphan";
@@ -58,7 +58,7 @@ pub(super) async fn kill_all(
 
 pub(super) async fn check_orphan(
     testbed: &mut Testbed,
-    _streamer: Box<Socket>,
+    _streamer: Box<WebSocket>,
     killed: Instant,
 ) -> anyhow::Result<()> {
     let timing = testbed.state.timing;
@@ -75,7 +75,7 @@ pub(super) async fn check_orphan(
     Ok(())
 }
 
-async fn open_orphan(testbed: &Testbed, gateway: usize) -> anyhow::Result<Socket> {
+async fn open_orphan(testbed: &Testbed, gateway: usize) -> anyhow::Result<WebSocket> {
     let cannot = |failure: Failure| anyhow!("the streamer cannot open a live: {}", failure.kind);
     let target = &testbed.state.targets[gateway];
     let query = "user_id=orphan-s&role=streamer";

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::fault::Mark;
-use super::planned::{Kind, Planned};
+use super::planned::{ChaosFault, Planned};
 use crate::chaos::testbed::Testbed;
 
 /// A gateway notices within this time that Redis is away: two pings in a row get no reply.
@@ -16,13 +16,13 @@ pub(super) async fn broken(testbed: &mut Testbed, fault: &Planned) -> anyhow::Re
     testbed.state.crowd.trouble(fault.victim, false);
     let link = &testbed.links[fault.victim];
     match fault.kind {
-        Kind::LinkCut => link.cut(),
-        Kind::LinkStall => link.stall(),
+        ChaosFault::LinkCut => link.cut(),
+        ChaosFault::LinkStall => link.stall(),
         _ => link.mute(),
     }
     testbed.pass(fault.hold).await?;
     // Calls still pass a mute link, so the leases of its gateway may be alive.
-    if fault.hold > testbed.state.timing.killed() && fault.kind != Kind::LinkMute {
+    if fault.hold > testbed.state.timing.killed() && fault.kind != ChaosFault::LinkMute {
         testbed.expect_swept(fault.victim).await;
     }
     if fault.hold > SAID {

@@ -16,7 +16,7 @@ pub(crate) const GATEWAYS: usize = 3;
 /// A kind of fault. The docs of the variants are the texts of `--list`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Kind {
+pub(crate) enum ChaosFault {
     /// kill -9 of a gateway, which is started again
     Kill,
     /// kill -9 of every gateway; one is started anew, the others later; a live of a streamer who is
@@ -92,7 +92,7 @@ pub(crate) enum Kind {
 /// A fault as the seed plans it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Planned {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ChaosFault,
     /// The time between its begin and its end.
     pub(crate) hold: Duration,
     /// The gateway that it breaks.
@@ -103,7 +103,7 @@ pub(crate) struct Planned {
     pub(crate) chance: f64,
 }
 
-impl Kind {
+impl ChaosFault {
     /// Whether the fault needs a cluster (true) or one server behind links (false); `None` if
     /// either will do.
     fn cluster(self) -> Option<bool> {
@@ -184,8 +184,8 @@ impl Kind {
 /// another order.
 pub(crate) struct Sequence {
     rng: StdRng,
-    kinds: Vec<Kind>,
-    bag: Vec<Kind>,
+    kinds: Vec<ChaosFault>,
+    bag: Vec<ChaosFault>,
     timing: Timing,
     lives: usize,
     /// Most viewers are on gateway 0, so that is the one to break.
@@ -195,7 +195,7 @@ pub(crate) struct Sequence {
 impl Sequence {
     pub(crate) fn new(
         seed: u64,
-        kinds: Vec<Kind>,
+        kinds: Vec<ChaosFault>,
         timing: Timing,
         lives: usize,
         crowded: bool,
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     fn first(seed: u64, steps: usize) -> Vec<Planned> {
-        Sequence::new(seed, Kind::all(false), Timing::NORMAL, 6, false)
+        Sequence::new(seed, ChaosFault::all(false), Timing::NORMAL, 6, false)
             .take(steps)
             .collect()
     }
@@ -251,8 +251,8 @@ mod tests {
 
     #[test]
     fn every_kind_comes_once_before_any_comes_twice() {
-        let kinds = Kind::all(false);
-        let mut round: Vec<Kind> = first(3, kinds.len())
+        let kinds = ChaosFault::all(false);
+        let mut round: Vec<ChaosFault> = first(3, kinds.len())
             .iter()
             .map(|planned| planned.kind)
             .collect();
@@ -270,7 +270,7 @@ mod tests {
                 planned.lives[0] != planned.lives[1] && planned.lives.iter().all(|live| *live < 6)
             );
         }
-        let one = Sequence::new(1, Kind::all(false), Timing::NORMAL, 1, true).take(50);
+        let one = Sequence::new(1, ChaosFault::all(false), Timing::NORMAL, 1, true).take(50);
         assert!(
             one.into_iter()
                 .all(|planned| planned.lives == [0, 0] && planned.victim == 0)
@@ -279,12 +279,12 @@ mod tests {
 
     #[test]
     fn each_kind_has_a_place() {
-        let (single, cluster) = (Kind::all(false), Kind::all(true));
-        assert!(single.contains(&Kind::LinkCut) && !cluster.contains(&Kind::LinkCut));
-        assert!(cluster.contains(&Kind::SlotMove) && !single.contains(&Kind::SlotMove));
-        assert!(single.contains(&Kind::Kill) && cluster.contains(&Kind::Kill));
+        let (single, cluster) = (ChaosFault::all(false), ChaosFault::all(true));
+        assert!(single.contains(&ChaosFault::LinkCut) && !cluster.contains(&ChaosFault::LinkCut));
+        assert!(cluster.contains(&ChaosFault::SlotMove) && !single.contains(&ChaosFault::SlotMove));
+        assert!(single.contains(&ChaosFault::Kill) && cluster.contains(&ChaosFault::Kill));
         assert!(
-            Kind::value_variants()
+            ChaosFault::value_variants()
                 .iter()
                 .all(|kind| !kind.help().is_empty())
         );

@@ -6,15 +6,15 @@ use tokio::time::Instant;
 use super::cluster::{LONE, serves_again};
 use super::fault::Mark;
 use super::planned::Planned;
-use crate::chaos::store::{Store, cli};
+use crate::chaos::store::{ChaosStore, cli};
 use crate::chaos::support::redis_server::RedisServer;
 use crate::chaos::testbed::Testbed;
 
 /// The server that returns.
-fn server(store: &mut Store) -> &mut RedisServer {
+fn server(store: &mut ChaosStore) -> &mut RedisServer {
     match store {
-        Store::Single(server) => server,
-        Store::Cluster(cluster) => &mut cluster.nodes[LONE],
+        ChaosStore::Single(server) => server,
+        ChaosStore::Cluster(cluster) => &mut cluster.nodes[LONE],
     }
 }
 
@@ -36,8 +36,8 @@ pub(super) async fn return_after_replacing(
 
     testbed.state.crowd.loss_for_all();
     match &mut testbed.store {
-        Store::Single(server) => server.restart_from_snapshot().await,
-        Store::Cluster(cluster) => {
+        ChaosStore::Single(server) => server.restart_from_snapshot().await,
+        ChaosStore::Cluster(cluster) => {
             cluster.nodes[LONE].kill();
             cluster.restart(LONE).await;
             serves_again(&cluster.nodes[LONE]).await?;

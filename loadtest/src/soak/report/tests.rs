@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{Kept, Measured, Settings};
+use super::{KeptKeys, Measured, SoakSettings};
 use crate::chaos::findings::{Broken, Promise};
-use crate::report::Report;
-use crate::soak::sampler::{Figures, Sample};
+use crate::report::RunReport;
+use crate::soak::sampler::{GatewayFigures, Sample};
 use crate::soak::staff::{Ledger, Outcomes};
 
 fn measured() -> Measured {
-    let figures = Figures {
+    let figures = GatewayFigures {
         rss_bytes: 50 << 20,
         open_files: 20,
         tasks: 30,
@@ -19,7 +19,7 @@ fn measured() -> Measured {
     };
     let sample = |number: u64| Sample {
         seconds: number as f64 * 10.0,
-        gateways: vec![Figures {
+        gateways: vec![GatewayFigures {
             rss_bytes: (50 << 20) + number % 7 * 4_096,
             ..figures
         }],
@@ -34,7 +34,7 @@ fn measured() -> Measured {
         is_down: true,
         kept: BTreeMap::from([(
             "live:".to_owned(),
-            Kept {
+            KeptKeys {
                 keys: 7,
                 lifetime_seconds: Some(600),
             },
@@ -54,12 +54,12 @@ fn measured() -> Measured {
     }
 }
 
-fn judged(change: impl FnOnce(&mut Measured)) -> Report {
-    let settings = Settings {
+fn judged(change: impl FnOnce(&mut Measured)) -> RunReport {
+    let settings = SoakSettings {
         gateways: 1,
         hours: 1.0,
         warm_up_seconds: 600,
-        ..Settings::default()
+        ..SoakSettings::default()
     };
     let mut measured = measured();
     change(&mut measured);

@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rollcall::features::datagrams::wire::{Ack, Answer, Status};
+use rollcall::features::datagrams::wire::{DatagramAck, DatagramAnswer, DatagramStatus};
 use simulation::crowd::datagrams::DatagramSession;
 use tokio::sync::mpsc;
 
-use super::heard::Heard;
+use super::heard::Hearing;
 use crate::client::Failure;
 use crate::client::datagrams::{self, DatagramSockets};
-use crate::client::presence::Session;
-use crate::error_kind::{self, Kind};
+use crate::client::presence::Begun;
+use crate::error_kind::{self, ErrorName};
 
 /// How many answers may wait for a viewer.
 const WAITING: usize = 8;
@@ -40,16 +40,16 @@ pub(crate) struct DatagramLine {
     address: usize,
     unanswered: u8,
     sent: VecDeque<Sent>,
-    by: mpsc::Sender<datagrams::Heard>,
-    heard: mpsc::Receiver<datagrams::Heard>,
+    by: mpsc::Sender<datagrams::HeardDatagram>,
+    heard: mpsc::Receiver<datagrams::HeardDatagram>,
 }
 
 impl DatagramLine {
     pub(super) fn new(
         sockets: Arc<DatagramSockets>,
         viewer: usize,
-        session: Session,
-    ) -> Result<Self, Kind> {
+        session: Begun,
+    ) -> Result<Self, ErrorName> {
         let offer = session.udp.ok_or(error_kind::NO_DATAGRAMS)?;
         let session = DatagramSession::of(&offer).ok_or(error_kind::BAD_FRAME)?;
         let addresses = offer.addresses();
@@ -75,30 +75,30 @@ impl DatagramLine {
         self.send_beat(None);
         loop {
             match self.heard().await? {
-                Heard::Ack { .. } => return Ok(()),
-                Heard::Trouble(kind) => return Err(kind.into()),
-                Heard::Nothing => {}
+                Hearing::Ack { .. } => return Ok(()),
+                Hearing::Trouble(kind) => return Err(kind.into()),
+                Hearing::Nothing => {}
             }
         }
     }
 
-    pub(super) async fn heard(&mut self) -> Result<Heard, Failure> {
+    pub(super) async fn heard(&mut self) -> Result<Hearing, Failure> {
         loop {
             // The line has a sender, so the channel does not end.
             let Some(heard) = self.heard.recv().await else {
-                return Ok(Heard::Nothing);
+                return Ok(Hearing::Nothing);
             };
             let Some(heartbeat) = self.settle(heard.number) else {
                 continue;
             };
             match self.session.hears(&heard.bytes) {
-                Some(Answer::Ack(ack)) => return of_ack(&ack, heartbeat),
-                Some(Answer::Challenge(challenge)) => {
+                Some(DatagramAnswer::Ack(ack)) => return of_ack(&ack, heartbeat),
+                Some(DatagramAnswer::Challenge(challenge)) => {
                     let number = self.sockets.next_number();
                     let hello = self.session.hello(number, challenge.cookie);
                     self.send(number, heartbeat, &hello);
                 }
-                None => return Ok(Heard::Trouble(error_kind::BAD_FRAME)),
+                None => return Ok(Hearing::Trouble(error_kind::BAD_FRAME)),
             }
         }
     }
@@ -107,13 +107,13 @@ impl DatagramLine {
         self.send_beat(Some(id));
     }
 
-    pub(super) async fn leave(&mut self) -> Result<(), Kind> {
+    pub(super) async fn leave(&mut self) -> Result<(), ErrorName> {
         let number = self.sockets.next_number();
         let leave = self.session.leave(number);
         self.send(number, None, &leave);
         while let Some(heard) = self.heard.recv().await {
-            if let Some(Answer::Ack(ack)) = self.session.hears(&heard.bytes)
-                && ack.status == Status::Left
+            if let Some(DatagramAnswer::Ack(ack)) = self.session.hears(&heard.bytes)
+                && ack.status == DatagramStatus::Left
             {
                 return Ok(());
             }
@@ -153,14 +153,14 @@ impl DatagramLine {
     }
 }
 
-fn of_ack(ack: &Ack, heartbeat: Option<u64>) -> Result<Heard, Failure> {
+fn of_ack(ack: &DatagramAck, heartbeat: Option<u64>) -> Result<Hearing, Failure> {
     match ack.status {
-        Status::Here => Ok(Heard::Ack {
+        DatagramStatus::Here => Ok(Hearing::Ack {
             id: heartbeat,
             fan: ack.fan,
         }),
-        Status::Move => Ok(Heard::Trouble(error_kind::RECONNECT_TOLD)),
-        Status::Closed => Ok(Heard::Trouble(error_kind::LIVE_CLOSED)),
+        DatagramStatus::Move => Ok(Hearing::Trouble(error_kind::RECONNECT_TOLD)),
+        DatagramStatus::Closed => Ok(Hearing::Trouble(error_kind::LIVE_CLOSED)),
         // The viewer has not left, so the gateway ended the session.
         _ => Err(error_kind::SESSION_OVER.into()),
     }

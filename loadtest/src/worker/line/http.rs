@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::heard::Heard;
+use super::heard::Hearing;
 use crate::client::Failure;
-use crate::client::http::{self, Answer, HttpConnections, Request};
-use crate::client::presence::{Said, Session};
-use crate::error_kind::{self, Kind};
+use crate::client::http::{self, HttpConnections, HttpRequest};
+use crate::client::http_answer::HttpAnswer;
+use crate::client::presence::{Begun, Said};
+use crate::error_kind::{self, ErrorName};
 use crate::plan::CrowdPlan;
 
 /// How many answers may wait for a viewer.
@@ -26,14 +27,14 @@ pub(super) async fn begin(
     plan: &CrowdPlan,
     viewer: usize,
     live_id: &str,
-) -> Result<Session, Kind> {
+) -> Result<Begun, ErrorName> {
     let query = format!("user_id={}&role=viewer", plan.user_id(viewer));
     let query = plan
         .target
         .entry
         .query(&query)
         .map_err(|_| error_kind::NO_TOKEN)?;
-    let request = Request {
+    let request = HttpRequest {
         method: "POST",
         path: &format!("/v1/presence?{query}"),
         body: &format!(r#"{{"live_id":"{live_id}"}}"#),
@@ -56,12 +57,12 @@ pub(crate) struct HttpLine {
     viewer: usize,
     /// Of the session.
     path: String,
-    by: mpsc::Sender<http::Heard>,
-    heard: mpsc::Receiver<http::Heard>,
+    by: mpsc::Sender<http::Answered>,
+    heard: mpsc::Receiver<http::Answered>,
 }
 
 impl HttpLine {
-    pub(super) fn new(connections: Arc<HttpConnections>, viewer: usize, session: &Session) -> Self {
+    pub(super) fn new(connections: Arc<HttpConnections>, viewer: usize, session: &Begun) -> Self {
         let (by, heard) = mpsc::channel(WAITING);
         Self {
             connections,
@@ -72,10 +73,10 @@ impl HttpLine {
         }
     }
 
-    pub(super) async fn heard(&mut self) -> Result<Heard, Failure> {
+    pub(super) async fn heard(&mut self) -> Result<Hearing, Failure> {
         // The line has a sender, so the channel does not end.
-        let Some(http::Heard { number, answer }) = self.heard.recv().await else {
-            return Ok(Heard::Nothing);
+        let Some(http::Answered { number, answer }) = self.heard.recv().await else {
+            return Ok(Hearing::Nothing);
         };
         match answer {
             Ok(answer) if answer.is_success() => {
@@ -86,11 +87,11 @@ impl HttpLine {
                     self.path = path(&next);
                 }
                 let id = Some(number);
-                Ok(Heard::Ack { id, fan })
+                Ok(Hearing::Ack { id, fan })
             }
             Ok(answer) if answer.status == NOT_FOUND => Err(refusal(&answer).into()),
-            Ok(answer) => Ok(Heard::Trouble(refusal(&answer))),
-            Err(kind) => Ok(Heard::Trouble(kind)),
+            Ok(answer) => Ok(Hearing::Trouble(refusal(&answer))),
+            Err(kind) => Ok(Hearing::Trouble(kind)),
         }
     }
 
@@ -98,9 +99,9 @@ impl HttpLine {
         self.ask("POST", id).await;
     }
 
-    pub(super) async fn leave(&mut self) -> Result<(), Kind> {
+    pub(super) async fn leave(&mut self) -> Result<(), ErrorName> {
         self.ask("DELETE", NO_HEARTBEAT).await;
-        while let Some(http::Heard { number, answer }) = self.heard.recv().await {
+        while let Some(http::Answered { number, answer }) = self.heard.recv().await {
             if number == NO_HEARTBEAT {
                 let answer = answer?;
                 return if answer.is_success() {
@@ -114,7 +115,7 @@ impl HttpLine {
     }
 
     async fn ask(&self, method: &'static str, number: u64) {
-        let request = Request {
+        let request = HttpRequest {
             method,
             path: &self.path,
             body: "",
@@ -129,7 +130,7 @@ fn path(session_id: &str) -> String {
     format!("/v1/presence/{session_id}")
 }
 
-fn refusal(answer: &Answer) -> Kind {
+fn refusal(answer: &HttpAnswer) -> ErrorName {
     match Said::read(&answer.body).code {
         Some(code) => error_kind::of_code(Some(&code)),
         None => error_kind::of_status(answer.status),

@@ -8,7 +8,7 @@ const RATE: u32 = 100;
 
 /// A herd of clients: which user asks when.
 struct Herd {
-    queue: Queue,
+    queue: HandshakeQueue,
     start: Instant,
     asks: BTreeMap<(Duration, u64), ()>,
     chance: u64,
@@ -17,7 +17,7 @@ struct Herd {
 impl Herd {
     fn new() -> Self {
         Self {
-            queue: Queue::new(RATE),
+            queue: HandshakeQueue::new(RATE),
             start: Instant::now(),
             asks: BTreeMap::new(),
             chance: 1,
@@ -62,7 +62,7 @@ fn most_in_a_second(in_at: &BTreeMap<u64, (Duration, u32)>) -> usize {
 
 #[test]
 fn below_the_rate_no_handshake_waits() {
-    let mut queue = Queue::new(RATE);
+    let mut queue = HandshakeQueue::new(RATE);
     let start = Instant::now();
     for i in 0..1_000 {
         let at = start + Duration::from_millis(11) * i;
@@ -130,7 +130,7 @@ fn refused_users_go_before_new_arrivals() {
 
 #[test]
 fn a_wait_grows_with_the_queue_up_to_its_bound() {
-    let mut queue = Queue::new(RATE);
+    let mut queue = HandshakeQueue::new(RATE);
     let now = Instant::now();
     let mut told = Vec::new();
     for user in 0..10_000 {
@@ -164,7 +164,7 @@ fn a_wait_grows_with_the_queue_up_to_its_bound() {
 
 #[test]
 fn a_user_who_comes_too_early_is_told_the_rest_and_delays_nobody() {
-    let mut queue = Queue::new(RATE);
+    let mut queue = HandshakeQueue::new(RATE);
     let now = Instant::now();
     (0..300).for_each(|user| assert!(queue.decide(user, now, 0.0) != Decision::RetryAfter(0)));
     let Decision::RetryAfter(first) = queue.decide(1_000, now, 0.0) else {
@@ -179,7 +179,7 @@ fn a_user_who_comes_too_early_is_told_the_rest_and_delays_nobody() {
 
 #[test]
 fn a_promised_place_that_nobody_claims_is_free() {
-    let mut queue = Queue::new(RATE);
+    let mut queue = HandshakeQueue::new(RATE);
     let now = Instant::now();
     (0..1_000).for_each(|user| assert!(queue.decide(user, now, 0.5) != Decision::RetryAfter(0)));
     // None of them comes back: after what waits in place is in, new arrivals have the whole rate.
@@ -192,7 +192,7 @@ fn a_promised_place_that_nobody_claims_is_free() {
 
 #[test]
 fn a_user_who_does_not_come_back_is_forgotten() {
-    let mut queue = Queue::new(1);
+    let mut queue = HandshakeQueue::new(1);
     let mut now = Instant::now();
     for round in 0..5 {
         for user in 0..(MAX_TICKETS as u64 * 2) {
@@ -223,7 +223,7 @@ fn when_a_herd_is_admitted_the_queue_takes_no_memory() {
 
 #[test]
 fn a_client_that_asks_first_pays_for_one_place_only() {
-    let mut queue = Queue::new(RATE);
+    let mut queue = HandshakeQueue::new(RATE);
     let start = Instant::now();
     // As many as have room ask first, over and over.
     let asked: Vec<_> = (0..1_000)
@@ -266,7 +266,7 @@ fn a_client_that_asks_first_pays_for_one_place_only() {
 
 #[test]
 fn a_place_is_kept_for_a_while_and_not_longer_by_asking() {
-    let mut queue = Queue::new(1);
+    let mut queue = HandshakeQueue::new(1);
     let start = Instant::now();
     assert_eq!(
         queue.reserve(1, start, 0.5),
@@ -289,7 +289,7 @@ fn a_place_is_kept_for_a_while_and_not_longer_by_asking() {
 
 #[test]
 fn who_asks_first_on_a_crowded_gateway_returns_as_told() {
-    let mut queue = Queue::new(1);
+    let mut queue = HandshakeQueue::new(1);
     let start = Instant::now();
     assert_eq!(queue.decide(1, start, 0.0), Decision::Admit(Duration::ZERO));
     let Decision::RetryAfter(told) = queue.reserve(2, start, 0.0) else {

@@ -80,7 +80,7 @@ fn origins_are_judged_by_the_list_and_the_host() {
             HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("gw.example"))]);
         headers.append(header::ORIGIN, HeaderValue::from_static(origin));
         match browsers.origin(&headers, scheme) {
-            Origin::Allowed(echoed) => format!("allowed {}", echoed.to_str().unwrap()),
+            RequestOrigin::Allowed(echoed) => format!("allowed {}", echoed.to_str().unwrap()),
             other => format!("{other:?}"),
         }
     };
@@ -113,10 +113,13 @@ fn origins_are_judged_by_the_list_and_the_host() {
         header::ORIGIN,
         HeaderValue::from_static("https://app.example"),
     );
-    assert_eq!(browsers.origin(&twice, Scheme::Http), Origin::Forbidden);
+    assert_eq!(
+        browsers.origin(&twice, Scheme::Http),
+        RequestOrigin::Forbidden
+    );
     assert_eq!(
         browsers.origin(&HeaderMap::new(), Scheme::Http),
-        Origin::None
+        RequestOrigin::None
     );
 }
 

@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::joining::{Begun, UdpOffer};
-use super::{Id, owner, permit, unknown};
+use super::joining::{BegunSession, UdpOffer};
+use super::{PresenceId, owner, permit, unknown};
 use crate::auth::session_claims::SessionClaims;
 use crate::base::ids::LiveId;
 use crate::edge::http::problem::{Problem, refusals};
@@ -23,7 +23,7 @@ use crate::session::socketless::{SocketlessSession, Way};
 /// What a beat may say.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[schema(as = PresenceBeat)]
-pub(crate) struct Beat {
+pub(crate) struct PresenceBeat {
     /// Another live, to switch to. The answer is then that of `POST /v1/presence`, with a new
     /// `session_id`.
     #[serde(default)]
@@ -36,7 +36,7 @@ pub(crate) struct Beat {
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct BeatQuery {
+pub(crate) struct PresenceBeatQuery {
     /// If it is there, the request is a leave, as DELETE is: for `navigator.sendBeacon`, which only
     /// sends POST.
     #[param(max_length = 8)]
@@ -47,7 +47,7 @@ pub(crate) struct BeatQuery {
 #[derive(ToSchema)]
 #[schema(as = PresenceAck)]
 #[expect(dead_code, reason = "describes an answer that is kept as text")]
-pub(crate) struct Ack {
+pub(crate) struct PresenceAck {
     /// Always `heartbeat_ack`.
     #[schema(example = "heartbeat_ack")]
     r#type: String,
@@ -128,18 +128,19 @@ refusals!(
     params(
         ("session_id" = String, Path, pattern = "^[A-Za-z0-9_.-]+$", max_length = 7_000,
             description = "`current`, and the id in `Authorization: Presence`; or the id itself"),
-        BeatQuery,
+        PresenceBeatQuery,
     ),
-    request_body(content = Option<Beat>, content_type = "application/json"),
+    request_body(content = Option<PresenceBeat>, content_type = "application/json"),
     responses(
-        (status = 200, description = "The session goes on; with `live_id` the answer is a `Presence`", body = Ack),
+        (status = 200, description = "The session goes on; with `live_id` the answer is a `Presence`",
+            body = PresenceAck),
         (status = 204, description = "It has ended, as asked"),
         BeatRefused
     ))]
 pub(crate) async fn beat(
     State(state): State<Arc<AppState>>,
-    Id(id): Id,
-    InQuery(query): InQuery<BeatQuery>,
+    PresenceId(id): PresenceId,
+    InQuery(query): InQuery<PresenceBeatQuery>,
     request: Request,
 ) -> Result<Response, Problem> {
     let extensions = request.extensions().clone();
@@ -149,7 +150,7 @@ pub(crate) async fn beat(
         state.presences.leave(claims.key, claims.number);
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let MaybeObject(beat) = MaybeObject::<Beat>::from_request(request, &state).await?;
+    let MaybeObject(beat) = MaybeObject::<PresenceBeat>::from_request(request, &state).await?;
     let session = session(&state, &extensions, claims.clone()).await?;
     state.presences.beat(&session, Way::Http);
     let mut answer = match beat.live_id {
@@ -162,7 +163,7 @@ pub(crate) async fn beat(
             let presences = state.presences.clone();
             let switch = async move { presences.switch(&session, &wish).await };
             let joined = run_to_completion(switch).await?;
-            Json(Begun::of(&state, &joined)).into_response()
+            Json(BegunSession::of(&state, &joined)).into_response()
         }
         None => {
             let renewal = match state.presences.renew(&session, &claims).await? {
@@ -210,7 +211,7 @@ refusals!(LeaveRefused = Unauthorized, SessionUnknown, RateLimited);
     responses((status = 204, description = "The session has ended"), LeaveRefused))]
 pub(crate) async fn leave(
     State(state): State<Arc<AppState>>,
-    Id(id): Id,
+    PresenceId(id): PresenceId,
     extensions: Extensions,
 ) -> Result<StatusCode, Problem> {
     let claims = owner(&state, &extensions, &id)?;

@@ -15,12 +15,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 use super::beats::session;
-use super::{Id, owner, permit};
+use super::{PresenceId, owner, permit};
 use crate::auth::api_keys::ApiKey;
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::{LiveId, UserId};
 use crate::edge::http::authorization::{Bearer, OwnLive};
-use crate::edge::http::candidate::Refusal;
+use crate::edge::http::candidate::SocketRefusal;
 use crate::edge::http::problem::{Problem, refusals};
 use crate::edge::http::requests::{InPath, InQuery};
 use crate::edge::http::state::AppState;
@@ -72,7 +72,7 @@ refusals!(
         content_type = "text/event-stream", body = String), EventsRefused))]
 pub(crate) async fn of_session(
     State(state): State<Arc<AppState>>,
-    Id(id): Id,
+    PresenceId(id): PresenceId,
     InQuery(query): InQuery<EventsQuery>,
     extensions: Extensions,
 ) -> Result<Response, Problem> {
@@ -164,7 +164,7 @@ pub(crate) async fn of_live(
 async fn place(state: &AppState, user: &UserId) -> Result<OwnedSemaphorePermit, Problem> {
     match state.admission.place(user).await {
         Ok(place) => Ok(place),
-        Err(seconds) => Err(Refusal::full(seconds).problem),
+        Err(seconds) => Err(SocketRefusal::full(seconds).problem),
     }
 }
 

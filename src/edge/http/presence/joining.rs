@@ -17,7 +17,7 @@ use crate::auth::session_claims::SessionClaims;
 use crate::base::ids::{LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::edge::admission::queue::Decision;
-use crate::edge::http::candidate::{Candidate, Refusal, check_draining};
+use crate::edge::http::candidate::{SocketCandidate, SocketRefusal, check_draining};
 use crate::edge::http::infos;
 use crate::edge::http::problem::{Problem, refusals};
 use crate::edge::http::requests::{JsonObject, in_body, run_to_completion};
@@ -32,7 +32,7 @@ const ACK_EVERY: u8 = 1;
 /// Which live to join.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = PresenceWish)]
-pub(crate) struct Wish {
+pub(crate) struct PresenceWish {
     #[schema(value_type = LiveId)]
     live_id: String,
     /// Whether the stream of events tells which friends are in the live.
@@ -41,7 +41,7 @@ pub(crate) struct Wish {
     friends: bool,
 }
 
-impl Wish {
+impl PresenceWish {
     pub(crate) fn read(&self) -> Result<JoinRequest, Problem> {
         Ok(JoinRequest {
             live: in_body("live_id", LiveId::parse(&self.live_id))?,
@@ -92,7 +92,7 @@ impl UdpOffer {
 /// A session that has joined a live.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Presence)]
-pub(crate) struct Begun {
+pub(crate) struct BegunSession {
     /// The credential of later requests, on any gateway, in `Authorization: Presence`. Good for ten
     /// minutes; a beat brings the next one. Keep it secret: who has it can act as this session.
     #[schema(example = "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9.eyJzaWQiOiI…")]
@@ -126,7 +126,7 @@ pub(crate) struct Begun {
     udp: Option<UdpOffer>,
 }
 
-impl Begun {
+impl BegunSession {
     pub(crate) fn of(state: &AppState, joined: &Joined) -> Self {
         let record = &joined.room.record;
         let figures = joined.figures;
@@ -181,8 +181,8 @@ refusals!(
         ("count" = Option<bool>, Query, description = "As for /ws"),
         ("invisible" = Option<bool>, Query, description = "As for /ws"),
     ),
-    request_body(content = Wish, content_type = "application/json"),
-    responses((status = 201, description = "The user is in the live", body = Begun), Refused))]
+    request_body(content = PresenceWish, content_type = "application/json"),
+    responses((status = 201, description = "The user is in the live", body = BegunSession), Refused))]
 pub(crate) async fn begin(State(state): State<Arc<AppState>>, request: Request) -> Response {
     match accept(&state, request).await {
         Ok(begun) => {
@@ -196,11 +196,11 @@ pub(crate) async fn begin(State(state): State<Arc<AppState>>, request: Request) 
     }
 }
 
-async fn accept(state: &Arc<AppState>, request: Request) -> Result<Begun, Problem> {
+async fn accept(state: &Arc<AppState>, request: Request) -> Result<BegunSession, Problem> {
     let (parts, body) = request.into_parts();
     let candidate = check(state, &parts).await?;
     let wish = read(state, parts, body).await?;
-    let Candidate {
+    let SocketCandidate {
         identity,
         claims,
         address,
@@ -214,30 +214,32 @@ async fn accept(state: &Arc<AppState>, request: Request) -> Result<Begun, Proble
     let presences = state.presences.clone();
     // A client that hangs up meanwhile has joined all the same, and is silent from then on.
     let joined = run_to_completion(async move { presences.begin(newcomer, &wish).await }).await?;
-    Ok(Begun::of(state, &joined))
+    Ok(BegunSession::of(state, &joined))
 }
 
 /// The checks of an upgrade, with its place in the queue of those who want to be let in.
-async fn check(state: &AppState, parts: &Parts) -> Result<Candidate, Problem> {
-    let candidate = Candidate::check(state, parts).await.map_err(problem)?;
+async fn check(state: &AppState, parts: &Parts) -> Result<SocketCandidate, Problem> {
+    let candidate = SocketCandidate::check(state, parts)
+        .await
+        .map_err(problem)?;
     match state.admission.decide(&candidate.identity.user) {
         Decision::Admit(wait) if wait.is_zero() => {}
         Decision::Admit(wait) => {
             tokio::time::sleep(wait).await;
             state.core.metrics.handshakes_delayed.inc();
         }
-        Decision::RetryAfter(seconds) => return Err(problem(Refusal::crowded(seconds))),
+        Decision::RetryAfter(seconds) => return Err(problem(SocketRefusal::crowded(seconds))),
     }
     check_draining(state).map_err(problem)?;
     Ok(candidate)
 }
 
-fn problem(refusal: Refusal) -> Problem {
+fn problem(refusal: SocketRefusal) -> Problem {
     refusal.problem
 }
 
 async fn read(state: &AppState, parts: Parts, body: Body) -> Result<JoinRequest, Problem> {
     let request = Request::from_parts(parts, body);
-    let JsonObject(wish) = JsonObject::<Wish>::from_request(request, state).await?;
+    let JsonObject(wish) = JsonObject::<PresenceWish>::from_request(request, state).await?;
     wish.read()
 }

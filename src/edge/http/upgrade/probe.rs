@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 
 use crate::edge::admission::queue::Decision;
-use crate::edge::http::candidate::{Candidate, Refusal, check_draining};
+use crate::edge::http::candidate::{SocketCandidate, SocketRefusal, check_draining};
 use crate::edge::http::problem::{Problem, refusals};
 use crate::edge::http::state::AppState;
 
@@ -55,15 +55,15 @@ pub(crate) async fn admission(
         .map_err(|refusal| refusal.problem)
 }
 
-async fn ask(state: &AppState, parts: &Parts) -> Result<(), Refusal> {
-    let Candidate { identity, .. } = Candidate::check(state, parts).await?;
+async fn ask(state: &AppState, parts: &Parts) -> Result<(), SocketRefusal> {
+    let SocketCandidate { identity, .. } = SocketCandidate::check(state, parts).await?;
     if let Decision::RetryAfter(seconds) = state.admission.reserve(&identity.user) {
-        return Err(Refusal::crowded(seconds));
+        return Err(SocketRefusal::crowded(seconds));
     }
     if state.admission.place_now().is_none() {
         let place = state.admission.place(&identity.user).await;
         // The upgrade will take a place of its own.
-        drop(place.map_err(Refusal::full)?);
+        drop(place.map_err(SocketRefusal::full)?);
     }
     check_draining(state)
 }

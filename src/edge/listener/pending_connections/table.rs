@@ -30,7 +30,7 @@ pub(crate) enum Holder {
 
 /// The stage of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Stage {
+pub(super) enum ConnectionStage {
     /// It has sent no whole request since this time.
     Begun(Instant),
     /// A request is being answered.
@@ -40,51 +40,51 @@ pub(super) enum Stage {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct PendingEntry {
     holder: Holder,
-    stage: Stage,
+    stage: ConnectionStage,
     evicted: CancellationToken,
 }
 
 /// The connections of one holder. The sets have those that could be closed, ordered by the time
 /// since which they wait.
 #[derive(Debug, Default)]
-struct Held {
+struct HeldConnections {
     count: usize,
     begun: BTreeSet<(Instant, u64)>,
     answered: BTreeSet<(Instant, u64)>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Table {
-    connections: HashMap<u64, Entry>,
-    holders: HashMap<Holder, Held>,
+pub(super) struct ConnectionTable {
+    connections: HashMap<u64, PendingEntry>,
+    holders: HashMap<Holder, HeldConnections>,
     by_count: BTreeSet<(usize, Holder)>,
     last: u64,
 }
 
-impl Held {
-    fn put(&mut self, number: u64, stage: Stage) {
+impl HeldConnections {
+    fn put(&mut self, number: u64, stage: ConnectionStage) {
         match stage {
-            Stage::Begun(since) => {
+            ConnectionStage::Begun(since) => {
                 self.begun.insert((since, number));
             }
-            Stage::Answered(since) => {
+            ConnectionStage::Answered(since) => {
                 self.answered.insert((since, number));
             }
-            Stage::Busy => {}
+            ConnectionStage::Busy => {}
         }
     }
 
-    fn take(&mut self, number: u64, stage: Stage) {
+    fn take(&mut self, number: u64, stage: ConnectionStage) {
         match stage {
-            Stage::Begun(since) => {
+            ConnectionStage::Begun(since) => {
                 self.begun.remove(&(since, number));
             }
-            Stage::Answered(since) => {
+            ConnectionStage::Answered(since) => {
                 self.answered.remove(&(since, number));
             }
-            Stage::Busy => {}
+            ConnectionStage::Busy => {}
         }
     }
 }
@@ -101,15 +101,15 @@ fn earlier<'a>(
     }
 }
 
-impl Table {
+impl ConnectionTable {
     /// Adds a connection that has just begun; returns its number.
     pub(super) fn add(&mut self, holder: Holder, now: Instant, evicted: CancellationToken) -> u64 {
         self.last += 1;
         let number = self.last;
-        let stage = Stage::Begun(now);
+        let stage = ConnectionStage::Begun(now);
         self.connections.insert(
             number,
-            Entry {
+            PendingEntry {
                 holder,
                 stage,
                 evicted,
@@ -140,7 +140,7 @@ impl Table {
         self.remove(number);
     }
 
-    pub(super) fn note(&mut self, number: u64, stage: Stage) {
+    pub(super) fn note(&mut self, number: u64, stage: ConnectionStage) {
         let Some(entry) = self.connections.get_mut(&number) else {
             return;
         };
@@ -233,7 +233,7 @@ impl Table {
         Err(wait)
     }
 
-    fn enter(&mut self, holder: Holder, number: u64, stage: Stage) {
+    fn enter(&mut self, holder: Holder, number: u64, stage: ConnectionStage) {
         let held = self.holders.entry(holder).or_default();
         self.by_count.remove(&(held.count, holder));
         held.count += 1;
@@ -241,7 +241,7 @@ impl Table {
         held.put(number, stage);
     }
 
-    fn leave(&mut self, holder: Holder, number: u64, stage: Stage) {
+    fn leave(&mut self, holder: Holder, number: u64, stage: ConnectionStage) {
         let Some(held) = self.holders.get_mut(&holder) else {
             return;
         };

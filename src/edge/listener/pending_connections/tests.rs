@@ -54,7 +54,7 @@ async fn an_address_has_an_eighth_of_the_slots_and_gives_up_its_own_for_another(
     let second = admit(&pending, ATTACKER).await;
     assert_eq!(
         pending.admit(ATTACKER).await.err(),
-        Some(TooMany),
+        Some(TooManyConnections),
         "both have just begun"
     );
     second.busy();
@@ -64,7 +64,7 @@ async fn an_address_has_an_eighth_of_the_slots_and_gives_up_its_own_for_another(
     third.busy();
     assert_eq!(
         pending.admit(ATTACKER).await.err(),
-        Some(TooMany),
+        Some(TooManyConnections),
         "both are busy"
     );
     third.answered();
@@ -84,7 +84,7 @@ async fn a_connection_counts_to_whom_the_balancer_names() {
     assert_eq!(unnamed[0].belongs_to(ATTACKER), Ok(()));
     assert_eq!(unnamed[1].belongs_to(ATTACKER), Ok(()));
     assert_eq!(unnamed[1].belongs_to(ATTACKER), Ok(()), "again");
-    assert_eq!(unnamed[2].belongs_to(ATTACKER), Err(TooMany));
+    assert_eq!(unnamed[2].belongs_to(ATTACKER), Err(TooManyConnections));
     assert_eq!(unnamed[2].belongs_to(OTHER), Ok(()));
     assert_eq!(unnamed[0].belongs_to(Holder::Unbounded), Ok(()));
     assert_eq!(unnamed[3].belongs_to(ATTACKER), Ok(()));

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::features::datagrams::responder::*;
 use crate::features::datagrams::strangers::VAIN_HASHES;
 use crate::features::datagrams::wire;
-use crate::features::datagrams::wire::Answer;
+use crate::features::datagrams::wire::DatagramAnswer;
 use crate::gateway::wiring::FromOutside;
 use crate::session::messages::JoinRequest;
 use crate::session::socketless::sessions::Newcomer;
@@ -73,12 +73,12 @@ impl Gateway {
     }
 
     /// Lets time pass, then takes in a datagram.
-    fn takes(&mut self, datagram: &[u8], from: &str) -> Reply {
+    fn takes(&mut self, datagram: &[u8], from: &str) -> DatagramReply {
         self.now += 1_000;
         self.at_once(datagram, from)
     }
 
-    fn at_once(&mut self, datagram: &[u8], from: &str) -> Reply {
+    fn at_once(&mut self, datagram: &[u8], from: &str) -> DatagramReply {
         self.responder
             .take(datagram, from.parse().unwrap(), self.now)
     }
@@ -126,23 +126,23 @@ impl Client {
     }
 
     /// The cookie of a challenge.
-    fn challenged(&self, reply: &Reply) -> Cookie {
+    fn challenged(&self, reply: &DatagramReply) -> Cookie {
         match self.read(reply) {
-            Some(Answer::Challenge(challenge)) => challenge.cookie,
+            Some(DatagramAnswer::Challenge(challenge)) => challenge.cookie,
             other => panic!("no challenge: {other:?}"),
         }
     }
 
-    fn acked(&self, reply: &Reply) -> Ack {
+    fn acked(&self, reply: &DatagramReply) -> DatagramAck {
         match self.read(reply) {
-            Some(Answer::Ack(ack)) => ack,
+            Some(DatagramAnswer::Ack(ack)) => ack,
             other => panic!("no ack: {other:?}"),
         }
     }
 
-    fn read(&self, reply: &Reply) -> Option<Answer> {
+    fn read(&self, reply: &DatagramReply) -> Option<DatagramAnswer> {
         match reply {
-            Reply::Answer(bytes) => Answer::read(bytes, &self.key),
+            DatagramReply::Answer(bytes) => DatagramAnswer::read(bytes, &self.key),
             _ => None,
         }
     }
@@ -153,12 +153,12 @@ impl Client {
         let cookie = self.challenged(&gateway.takes(&beat, at));
         let hello = self.hello(cookie);
         let ack = self.acked(&gateway.takes(&hello, at));
-        assert_eq!(ack.status, Status::Here);
+        assert_eq!(ack.status, DatagramStatus::Here);
     }
 }
 
-fn is_nothing(reply: &Reply) -> bool {
-    matches!(reply, Reply::Nothing)
+fn is_nothing(reply: &DatagramReply) -> bool {
+    matches!(reply, DatagramReply::Nothing)
 }
 
 #[tokio::test]
@@ -322,11 +322,11 @@ async fn a_leave_ends_the_session_from_whichever_address_it_comes() {
     client.settles(&mut gateway, HOME);
     let leave = client.leave();
     let ack = client.acked(&gateway.takes(&leave, ELSEWHERE));
-    assert_eq!(ack.status, Status::Left);
+    assert_eq!(ack.status, DatagramStatus::Left);
     assert!(gateway.app.presences.find(&client.session).is_none());
     let again = client.leave();
     let ack = client.acked(&gateway.takes(&again, ELSEWHERE));
-    assert_eq!(ack.status, Status::Left);
+    assert_eq!(ack.status, DatagramStatus::Left);
 }
 
 #[tokio::test]
@@ -339,7 +339,7 @@ async fn whoever_has_left_does_not_come_back_by_a_late_hello() {
     let leave = client.leave();
     client.acked(&gateway.takes(&leave, HOME));
     let ack = client.acked(&gateway.takes(&hello, HOME));
-    assert_eq!(ack.status, Status::Left);
+    assert_eq!(ack.status, DatagramStatus::Left);
     assert_eq!(gateway.count(Fate::Resumed), 0);
 }
 
@@ -352,7 +352,7 @@ async fn a_session_of_another_gateway_goes_on_here_only_after_a_hello() {
     let beat = client.beat();
     let cookie = client.challenged(&here.takes(&beat, HOME));
     let hello = client.hello(cookie);
-    let Reply::Resume(resumption) = here.takes(&hello, HOME) else {
+    let DatagramReply::Resume(resumption) = here.takes(&hello, HOME) else {
         panic!("the session does not go on");
     };
     assert_eq!(resumption.claims.key, client.session);
@@ -374,7 +374,7 @@ async fn a_hello_takes_a_session_along_that_switched_to_another_live_elsewhere()
     let beat = client.beat();
     let cookie = client.challenged(&gateway.takes(&beat, HOME));
     let hello = client.hello(cookie);
-    let Reply::Resume(resumption) = gateway.takes(&hello, HOME) else {
+    let DatagramReply::Resume(resumption) = gateway.takes(&hello, HOME) else {
         panic!("the session stays in its former live");
     };
     assert_eq!(resumption.claims.number, 1);
@@ -392,7 +392,7 @@ async fn a_hello_with_the_ticket_of_another_session_is_worth_nothing() {
     client.ticket = other.ticket;
     let hello = client.hello(cookie);
     let ack = client.acked(&here.takes(&hello, HOME));
-    assert_eq!(ack.status, Status::Over);
+    assert_eq!(ack.status, DatagramStatus::Over);
     assert_eq!(here.count(Fate::Resumed), 0);
 }
 
@@ -407,7 +407,7 @@ async fn a_session_that_cannot_go_on_is_tried_once_and_told_so_a_few_times() {
     let mut resumption = None;
     for _ in 0..900 {
         let hello = client.hello(cookie);
-        if let Reply::Resume(wanted) = here.at_once(&hello, HOME) {
+        if let DatagramReply::Resume(wanted) = here.at_once(&hello, HOME) {
             assert!(resumption.is_none(), "one attempt at a time");
             resumption = Some(wanted);
         }
@@ -419,7 +419,7 @@ async fn a_session_that_cannot_go_on_is_tried_once_and_told_so_a_few_times() {
         &claims.key,
         ticket,
         HOME.parse().unwrap(),
-        Status::Closed,
+        DatagramStatus::Closed,
         here.now,
     );
     let mut answers = 0;
@@ -427,7 +427,7 @@ async fn a_session_that_cannot_go_on_is_tried_once_and_told_so_a_few_times() {
         let hello = client.hello(cookie);
         let reply = here.at_once(&hello, HOME);
         if !is_nothing(&reply) {
-            assert_eq!(client.acked(&reply).status, Status::Closed);
+            assert_eq!(client.acked(&reply).status, DatagramStatus::Closed);
             answers += 1;
         }
         here.now += 1;
@@ -447,7 +447,7 @@ async fn a_draining_gateway_sends_sessions_of_others_away() {
     let cookie = client.challenged(&here.takes(&beat, HOME));
     let hello = client.hello(cookie);
     let ack = client.acked(&here.takes(&hello, HOME));
-    assert_eq!(ack.status, Status::Move);
+    assert_eq!(ack.status, DatagramStatus::Move);
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ const PAUSES: Backoff = Backoff {
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum BreakerState {
     Closed,
     HalfOpen,
     /// Until then.
@@ -36,7 +36,7 @@ pub enum Permit {
 
 #[derive(Debug)]
 pub struct Breaker {
-    state: State,
+    state: BreakerState,
     /// Failures in a row.
     failures: u32,
     /// Openings in a row.
@@ -46,7 +46,7 @@ pub struct Breaker {
 impl Default for Breaker {
     fn default() -> Self {
         Self {
-            state: State::Closed,
+            state: BreakerState::Closed,
             failures: 0,
             openings: 0,
         }
@@ -54,18 +54,18 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> BreakerState {
         self.state
     }
 
     /// Asks for one call. After [`Permit::Go`] the caller must report how the call ended.
     pub fn ask(&mut self, now: Moment) -> Permit {
         match self.state {
-            State::Closed => Permit::Go,
-            State::HalfOpen => Permit::AfterTheTrial,
-            State::Open(until) if now < until => Permit::At(until),
-            State::Open(_) => {
-                self.state = State::HalfOpen;
+            BreakerState::Closed => Permit::Go,
+            BreakerState::HalfOpen => Permit::AfterTheTrial,
+            BreakerState::Open(until) if now < until => Permit::At(until),
+            BreakerState::Open(_) => {
+                self.state = BreakerState::HalfOpen;
                 Permit::Go
             }
         }
@@ -73,8 +73,8 @@ impl Breaker {
 
     /// Takes back a call that was let go and had nothing to ask.
     pub fn unused(&mut self, now: Moment) {
-        if self.state == State::HalfOpen {
-            self.state = State::Open(now);
+        if self.state == BreakerState::HalfOpen {
+            self.state = BreakerState::Open(now);
         }
     }
 
@@ -87,13 +87,13 @@ impl Breaker {
     pub fn failed(&mut self, now: Moment, jitter: f64) {
         self.failures += 1;
         let opens = match self.state {
-            State::Closed => self.failures >= FAILURES,
-            State::HalfOpen => true,
+            BreakerState::Closed => self.failures >= FAILURES,
+            BreakerState::HalfOpen => true,
             // A call of before the opening.
-            State::Open(_) => false,
+            BreakerState::Open(_) => false,
         };
         if opens {
-            self.state = State::Open(now + PAUSES.jittered(self.openings, jitter));
+            self.state = BreakerState::Open(now + PAUSES.jittered(self.openings, jitter));
             self.openings += 1;
         }
     }
@@ -121,8 +121,8 @@ mod tests {
             breaker.failed(moment(0), 1.0);
             breaker.answered();
         }
-        assert_eq!(breaker.state(), State::Closed);
-        assert_eq!(opened().state(), State::Open(moment(PAUSES.first)));
+        assert_eq!(breaker.state(), BreakerState::Closed);
+        assert_eq!(opened().state(), BreakerState::Open(moment(PAUSES.first)));
     }
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
         breaker.answered();
         assert_eq!(
             (breaker.ask(moment(PAUSES.first)), breaker.state()),
-            (Permit::Go, State::Closed)
+            (Permit::Go, BreakerState::Closed)
         );
     }
 
@@ -145,7 +145,7 @@ mod tests {
     fn pauses_grow_up_to_the_longest_and_start_again_after_an_answer() {
         let (mut breaker, mut now) = (opened(), 0);
         for wanted in [PAUSES.first, 1_000, 2_000, PAUSES.longest, PAUSES.longest] {
-            assert_eq!(breaker.state(), State::Open(moment(now + wanted)));
+            assert_eq!(breaker.state(), BreakerState::Open(moment(now + wanted)));
             now += wanted;
             assert_eq!(breaker.ask(moment(now)), Permit::Go);
             breaker.failed(moment(now), 1.0);
@@ -156,7 +156,7 @@ mod tests {
         }
         assert_eq!(
             breaker.state(),
-            State::Open(moment(now + PAUSES.first / 2)),
+            BreakerState::Open(moment(now + PAUSES.first / 2)),
             "jitter"
         );
     }
@@ -165,7 +165,7 @@ mod tests {
     fn late_failures_prolong_nothing_and_a_late_answer_closes_it() {
         let mut breaker = opened();
         breaker.failed(moment(400), 1.0);
-        assert_eq!(breaker.state(), State::Open(moment(PAUSES.first)));
+        assert_eq!(breaker.state(), BreakerState::Open(moment(PAUSES.first)));
         breaker.answered();
         assert_eq!(breaker.ask(moment(401)), Permit::Go);
     }
@@ -177,7 +177,7 @@ mod tests {
         breaker.unused(moment(PAUSES.first));
         assert_eq!(
             (breaker.ask(moment(PAUSES.first)), breaker.state()),
-            (Permit::Go, State::HalfOpen)
+            (Permit::Go, BreakerState::HalfOpen)
         );
     }
 }

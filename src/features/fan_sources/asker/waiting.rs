@@ -19,7 +19,7 @@ pub struct WaitingSlice {
 
 /// One call.
 #[derive(Debug)]
-pub struct Batch {
+pub struct FanBatch {
     pub streamer: UserId,
     /// Each user once.
     pub users: Vec<UserId>,
@@ -37,14 +37,14 @@ struct Streamer {
 }
 
 #[derive(Debug, Default)]
-pub struct Waiting {
+pub struct WaitingViewers {
     streamers: HashMap<UserId, Streamer>,
     /// The streamers with waiting slices, in the order of their turns, so that no streamer waits
     /// behind a larger one.
     turns: VecDeque<UserId>,
 }
 
-impl Waiting {
+impl WaitingViewers {
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }
@@ -63,7 +63,7 @@ impl Waiting {
     }
 
     /// The next call; `None` if there is nobody to ask about.
-    pub fn next(&mut self) -> Option<Batch> {
+    pub fn next(&mut self) -> Option<FanBatch> {
         loop {
             let streamer = self.turns.pop_front()?;
             let entry = self.streamers.get_mut(&streamer)?;
@@ -80,7 +80,7 @@ impl Waiting {
     }
 
     /// Notes that a call about these users has ended.
-    pub fn ended(&mut self, batch: &Batch) {
+    pub fn ended(&mut self, batch: &FanBatch) {
         let Some(entry) = self.streamers.get_mut(&batch.streamer) else {
             return;
         };
@@ -106,7 +106,7 @@ impl Streamer {
         self.waiting.is_empty() && self.asked.is_empty() && self.after_calls.is_empty()
     }
 
-    fn batch(&mut self, streamer: &UserId) -> Batch {
+    fn batch(&mut self, streamer: &UserId) -> FanBatch {
         let mut users: HashSet<UserId> = HashSet::new();
         let mut parts = Vec::new();
         while users.len() < MAX_BATCH {
@@ -135,7 +135,7 @@ impl Streamer {
                 parts.push((WaitingSlice { slice, tries }, fresh));
             }
         }
-        Batch {
+        FanBatch {
             streamer: streamer.clone(),
             users: users.into_iter().collect(),
             parts,

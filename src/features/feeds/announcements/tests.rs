@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::clock::Clock;
 use crate::base::ids::{LiveId, UserId};
 use crate::config::Config;
-use crate::features::feeds::store::statuses::Entry;
+use crate::features::feeds::store::statuses::TimelineEntry;
 use crate::features::feeds::store::timelines::{Timeline, Timelines};
 use crate::store::memory::MemoryStore;
 use crate::store::{CloseReason, LiveRecord, Terms};
@@ -42,7 +42,7 @@ async fn the_next_live_of_a_streamer_withdraws_what_ended_unnoticed() {
     let on_air = Timeline::OnAir(UserId::parse("s1").unwrap());
     // A write of the opening that came late.
     store
-        .add_entries(&on_air, &[Entry::of_live(&record)])
+        .add_entries(&on_air, &[TimelineEntry::of_live(&record)])
         .await
         .unwrap();
     let next = open_live(&app.sessions, "43").await.record.clone();
@@ -51,7 +51,7 @@ async fn the_next_live_of_a_streamer_withdraws_what_ended_unnoticed() {
         .await
         .pop()
         .unwrap();
-    assert_eq!(left, Ok(vec![Entry::of_live(&next)]));
+    assert_eq!(left, Ok(vec![TimelineEntry::of_live(&next)]));
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn the_walk_announces_no_invisible_live() {
     let app = app_on(&Config::default(), store.clone());
     let record = open_live(&app.sessions, "42").await.record.clone();
     let on_air = Timeline::OnAir(UserId::parse("s1").unwrap());
-    let status = Entry::of_live(&record).id;
+    let status = TimelineEntry::of_live(&record).id;
     for (invisible, entries) in [(true, 0), (false, 1)] {
         store
             .remove_entries(&on_air, std::slice::from_ref(&status))

@@ -11,8 +11,8 @@ use crate::base::clock::Clock;
 use crate::base::ids::{GatewayId, LiveId, PostId, UserId};
 use crate::config::Config;
 use crate::features::feeds::fanout::Fanout;
-use crate::features::feeds::store::fanout_jobs::{FanoutJobs, FanoutTask, Job};
-use crate::features::feeds::store::statuses::{Entry, Post, StatusId, Statuses};
+use crate::features::feeds::store::fanout_jobs::{FanoutJob, FanoutJobs, FanoutTask};
+use crate::features::feeds::store::statuses::{Post, StatusId, Statuses, TimelineEntry};
 use crate::features::feeds::store::timelines::{Timeline, Timelines};
 use crate::store::memory::MemoryStore;
 use crate::store::{CloseReason, Follows};
@@ -27,7 +27,7 @@ async fn a_removal_does_not_wait_for_ever_for_an_addition_of_a_gateway_that_is_g
     let (user, streamer) = (UserId::parse("u1").unwrap(), UserId::parse("s1").unwrap());
     store.follow(&user, &streamer).await.unwrap();
     let room = open_live(&app.sessions, "42").await;
-    let (entry, feed) = (Entry::of_live(&room.record), Timeline::Feed(user));
+    let (entry, feed) = (TimelineEntry::of_live(&room.record), Timeline::Feed(user));
     let taken = store.take_fanouts(&GatewayId::random(), 10).await.unwrap();
     assert_eq!(
         taken.jobs.len(),
@@ -78,8 +78,8 @@ async fn an_announcement_has_one_time_in_every_timeline() {
         };
         store.put_post(&id, &post).await.unwrap();
     }
-    let entry = Entry { at: 1_005, id };
-    let job = Job {
+    let entry = TimelineEntry { at: 1_005, id };
+    let job = FanoutJob {
         task: FanoutTask::Add,
         entry: entry.clone(),
     };
@@ -100,7 +100,7 @@ async fn an_announcement_has_one_time_in_every_timeline() {
             break page;
         }
     };
-    assert_eq!(entries, [Entry { at: 1_000, ..entry }]);
+    assert_eq!(entries, [TimelineEntry { at: 1_000, ..entry }]);
     stop.cancel();
     worker.await.unwrap();
 }

@@ -15,8 +15,8 @@ use crate::edge::http::paging::{Listing, Page, Paging, paging_query};
 use crate::edge::http::problem::{Problem, refusals};
 use crate::edge::http::requests::InPath;
 use crate::edge::http::state::AppState;
-use crate::features::feeds::store::feeds::{Content, ShownStatus, StatusPage, View};
-use crate::features::feeds::store::statuses::{Entry, StatusId};
+use crate::features::feeds::store::feeds::{ShownStatus, StatusContent, StatusPage, View};
+use crate::features::feeds::store::statuses::{StatusId, TimelineEntry};
 
 /// A live that is on air.
 #[derive(Debug, Serialize, ToSchema)]
@@ -58,7 +58,7 @@ pub(crate) struct StatusItem {
 /// `None` for an announcement.
 fn feed_entry(status: &ShownStatus) -> Option<FeedEntry> {
     let (live, _) = status.entry.id.live()?;
-    let Content::Live { title } = &status.content else {
+    let StatusContent::Live { title } = &status.content else {
         return None;
     };
     Some(FeedEntry {
@@ -73,8 +73,8 @@ impl From<ShownStatus> for StatusItem {
     fn from(status: ShownStatus) -> Self {
         let live = feed_entry(&status);
         let (text, data) = match status.content {
-            Content::Post(post) => (Some(post.text), post.data),
-            Content::Live { .. } => (None, None),
+            StatusContent::Post(post) => (Some(post.text), post.data),
+            StatusContent::Live { .. } => (None, None),
         };
         Self {
             status_id: status.entry.id.to_string(),
@@ -104,9 +104,9 @@ pub(crate) async fn page_of(
 }
 
 /// A status id contains the separator of cursors, so it takes two fields of a cursor.
-fn resume(listing: Listing, cursor: &str) -> Result<Entry, Problem> {
+fn resume(listing: Listing, cursor: &str) -> Result<TimelineEntry, Problem> {
     listing.resume(cursor, |[at, author, subject]| {
-        Some(Entry {
+        Some(TimelineEntry {
             at: at.parse().ok()?,
             id: StatusId::parse(&format!("{author}~{subject}"))?,
         })

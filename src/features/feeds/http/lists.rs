@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::base::ids::{ListName, UserId};
 use crate::edge::http::paging::{Listing, Page, Paging, paging_query};
-use crate::edge::http::problem::{Kind, Problem, refusals};
+use crate::edge::http::problem::{Problem, ProblemKind, refusals};
 use crate::edge::http::requests::{InPath, run_to_completion};
 use crate::edge::http::state::AppState;
 use crate::features::feeds::http::feeds::{StatusItem, statuses_of};
@@ -55,7 +55,7 @@ pub(crate) async fn put(
         run_to_completion(async move { store.put_in_list(&owner, &list, &member).await }).await?;
     match put {
         PutInList::Full => Err(Problem::new(
-            Kind::ListFull,
+            ProblemKind::ListFull,
             format!("a list has at most {MAX_LIST} members"),
         )),
         PutInList::Added | PutInList::There => Ok(Json(ListState {

@@ -18,9 +18,9 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::base::ids::{PostId, UserId};
-use crate::edge::fields::Place;
+use crate::edge::fields::FieldPlace;
 use crate::edge::http::idempotency::{IdempotencyKey, Made, Repeatable};
-use crate::edge::http::problem::{Kind, Problem, refusals};
+use crate::edge::http::problem::{Problem, ProblemKind, refusals};
 use crate::edge::http::requests::{InPath, JsonText, object, run_to_completion};
 use crate::edge::http::state::AppState;
 use crate::features::feeds::announcements::{Deleted, Feeds};
@@ -83,7 +83,7 @@ pub(crate) async fn post(
     let body: PostStatus = object(&sent)?;
     if !(1..=MAX_TEXT).contains(&body.text.chars().count()) {
         let detail = format!("must have 1 to {MAX_TEXT} characters");
-        return Err(Problem::new(Kind::BadMessage, detail).at(Place::field("text")));
+        return Err(Problem::new(ProblemKind::BadMessage, detail).at(FieldPlace::field("text")));
     }
     let data = match body.data {
         Value::Null => None,
@@ -91,7 +91,7 @@ pub(crate) async fn post(
     };
     if data.as_ref().is_some_and(|data| data.len() > MAX_DATA) {
         let detail = format!("must have at most {MAX_DATA} bytes");
-        return Err(Problem::new(Kind::BodyTooLarge, detail).at(Place::field("data")));
+        return Err(Problem::new(ProblemKind::BodyTooLarge, detail).at(FieldPlace::field("data")));
     }
     let text = body.text;
     let asked = [text.clone(), data.clone().unwrap_or_default()];
@@ -123,7 +123,7 @@ async fn announce(
 ) -> Result<Made, Problem> {
     let Some(status) = feeds.post(&author, post, text, data).await? else {
         let detail = "the author has no profile";
-        return Err(Problem::new(Kind::UserNotFound, detail));
+        return Err(Problem::new(ProblemKind::UserNotFound, detail));
     };
     let location = format!("/v1/users/{author}/statuses/{}", status.entry.id);
     Made::new(location, &StatusItem::from(status))
@@ -147,7 +147,7 @@ pub(crate) async fn show(
     match state.of::<Arc<Feeds>>().find(&user, &status).await? {
         Some(found) => Ok(Json(StatusItem::from(found))),
         None => Err(Problem::new(
-            Kind::StatusNotFound,
+            ProblemKind::StatusNotFound,
             "there is no such status of this user",
         )),
     }
@@ -180,11 +180,11 @@ pub(crate) async fn delete(
     {
         Deleted::Done => Ok(StatusCode::NO_CONTENT),
         Deleted::Absent => Err(Problem::new(
-            Kind::StatusNotFound,
+            ProblemKind::StatusNotFound,
             "there is no such announcement",
         )),
         Deleted::Another => Err(Problem::new(
-            Kind::Forbidden,
+            ProblemKind::Forbidden,
             "the status is not this user's announcement",
         )),
     }

@@ -10,7 +10,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, UserId};
 use crate::features::feeds::memory::timelines::Unfinished;
 use crate::features::feeds::store::fanout_jobs::{
-    FanoutJobs, FanoutTask, Job, MAX_PULLED, TakenJob, TakenJobs,
+    FanoutJob, FanoutJobs, FanoutTask, MAX_PULLED, TakenJob, TakenJobs,
 };
 use crate::features::feeds::store::statuses::StatusId;
 use crate::store::StoreResult;
@@ -18,7 +18,7 @@ use crate::store::memory::MemoryStore;
 
 #[async_trait]
 impl FanoutJobs for MemoryStore {
-    async fn enqueue_fanout(&self, job: &Job) -> StoreResult<()> {
+    async fn enqueue_fanout(&self, job: &FanoutJob) -> StoreResult<()> {
         let since = self.now();
         let jobs = &mut self.states.lock::<StoredFeeds>().jobs;
         let is_known = jobs.unfinished().any(|there| {

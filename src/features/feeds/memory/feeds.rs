@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::base::ids::{ListName, UserId};
 use crate::features::feeds::store::lists::{MAX_LIST, PutInList, UserLists};
-use crate::features::feeds::store::statuses::{Entry, Post, StatusId, Statuses};
+use crate::features::feeds::store::statuses::{Post, StatusId, Statuses, TimelineEntry};
 use crate::features::feeds::store::timelines::{Timeline, Timelines};
 use crate::store::StoreResult;
 use crate::store::memory::MemoryStore;
@@ -21,7 +21,7 @@ impl Statuses for MemoryStore {
         feeds.posts.insert(status.as_str().to_owned(), post.clone());
         feeds.add(
             &Timeline::Profile(status.author().clone()),
-            &Entry {
+            &TimelineEntry {
                 at: post.at,
                 id: status.clone(),
             },
@@ -52,9 +52,9 @@ impl Statuses for MemoryStore {
 impl Timelines for MemoryStore {
     async fn read_timelines(
         &self,
-        asked: &[(Timeline, Option<Entry>)],
+        asked: &[(Timeline, Option<TimelineEntry>)],
         limit: usize,
-    ) -> Vec<StoreResult<Vec<Entry>>> {
+    ) -> Vec<StoreResult<Vec<TimelineEntry>>> {
         let feeds = self.states.lock::<StoredFeeds>();
         asked
             .iter()
@@ -79,7 +79,7 @@ impl Timelines for MemoryStore {
 
     async fn add_to_timelines(
         &self,
-        entry: &Entry,
+        entry: &TimelineEntry,
         to: &[Timeline],
         _: Instant,
     ) -> StoreResult<()> {
@@ -90,7 +90,7 @@ impl Timelines for MemoryStore {
         Ok(())
     }
 
-    async fn add_entries(&self, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()> {
+    async fn add_entries(&self, timeline: &Timeline, entries: &[TimelineEntry]) -> StoreResult<()> {
         let mut feeds = self.states.lock::<StoredFeeds>();
         for entry in entries {
             feeds.add(timeline, entry);

@@ -7,14 +7,14 @@ use std::ops::Bound;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{ListName, UserId};
 use crate::features::feeds::store::fanout_jobs::TakenJob;
-use crate::features::feeds::store::statuses::{Entry, Post, StatusId};
+use crate::features::feeds::store::statuses::{Post, StatusId, TimelineEntry};
 use crate::features::feeds::store::timelines::Timeline;
 use crate::store::PersonalData;
 use crate::store::memory::states::{State, StateErasure};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StoredFeeds {
-    pub(crate) timelines: HashMap<Timeline, BTreeSet<Entry>>,
+    pub(crate) timelines: HashMap<Timeline, BTreeSet<TimelineEntry>>,
     /// By the text of the status id.
     pub(crate) posts: HashMap<String, Post>,
     pub(crate) lists: HashMap<(UserId, ListName), BTreeSet<UserId>>,
@@ -22,7 +22,7 @@ pub(crate) struct StoredFeeds {
 }
 
 impl StoredFeeds {
-    pub(crate) fn add(&mut self, timeline: &Timeline, entry: &Entry) {
+    pub(crate) fn add(&mut self, timeline: &Timeline, entry: &TimelineEntry) {
         let entries = self.timelines.entry(timeline.clone()).or_default();
         entries.retain(|other| other.id != entry.id);
         entries.insert(entry.clone());
@@ -48,9 +48,9 @@ impl StoredFeeds {
     pub(crate) fn page(
         &self,
         timeline: &Timeline,
-        after: Option<&Entry>,
+        after: Option<&TimelineEntry>,
         limit: usize,
-    ) -> Vec<Entry> {
+    ) -> Vec<TimelineEntry> {
         let Some(entries) = self.timelines.get(timeline) else {
             return Vec::new();
         };

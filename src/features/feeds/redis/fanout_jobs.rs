@@ -10,9 +10,9 @@ use fred::types::Value;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{GatewayId, UserId};
 use crate::features::feeds::store::fanout_jobs::{
-    FanoutJobs, FanoutTask, Job, MAX_PULLED, TakenJob, TakenJobs,
+    FanoutJob, FanoutJobs, FanoutTask, MAX_PULLED, TakenJob, TakenJobs,
 };
-use crate::features::feeds::store::statuses::{Entry, StatusId};
+use crate::features::feeds::store::statuses::{StatusId, TimelineEntry};
 use crate::store::redis::reply::{Reply, number, score, text};
 use crate::store::redis::{RedisCalls, RedisStore, args, scripts};
 use crate::store::{CLAIM_AFTER, Followed, JOB_GROUP, StoreResult};
@@ -25,16 +25,16 @@ fn name(task: FanoutTask, status: &StatusId) -> String {
     }
 }
 
-fn read_job(name: &str, at: &str) -> Option<Job> {
+fn read_job(name: &str, at: &str) -> Option<FanoutJob> {
     let (task, status) = name.split_once(' ')?;
     let task = match task {
         "add" => FanoutTask::Add,
         "remove" => FanoutTask::Remove,
         _ => return None,
     };
-    Some(Job {
+    Some(FanoutJob {
         task,
-        entry: Entry {
+        entry: TimelineEntry {
             at: at.parse().ok()?,
             id: StatusId::parse(status)?,
         },
@@ -65,7 +65,7 @@ impl RedisCalls {
 
 #[async_trait]
 impl FanoutJobs for RedisCalls {
-    async fn enqueue_fanout(&self, job: &Job) -> StoreResult<()> {
+    async fn enqueue_fanout(&self, job: &FanoutJob) -> StoreResult<()> {
         let args = args![name(job.task, &job.entry.id), job.entry.at];
         self.router
             .script(&own_scripts::ENQUEUE_FANOUT, self.fanout_keys(), args)

@@ -5,7 +5,7 @@ use crate::features::feeds::scripts;
 use async_trait::async_trait;
 
 use crate::base::ids::{PostId, UserId};
-use crate::features::feeds::store::statuses::{Post, StatusId, Statuses, Subject};
+use crate::features::feeds::store::statuses::{Post, StatusId, StatusSubject, Statuses};
 use crate::features::feeds::store::timelines::{MAX_TIMELINE, Timeline, Timelines};
 use crate::store::StoreResult;
 use crate::store::redis::reply::{next_answer, nonsense, text};
@@ -13,8 +13,8 @@ use crate::store::redis::{RedisCalls, args};
 
 fn post_of(status: &StatusId) -> Option<&PostId> {
     match status.subject() {
-        Subject::Post(post) => Some(post),
-        Subject::Live(..) => None,
+        StatusSubject::Post(post) => Some(post),
+        StatusSubject::Live(..) => None,
     }
 }
 

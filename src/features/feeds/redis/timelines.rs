@@ -9,7 +9,7 @@ use fred::types::Value;
 use tokio::time::Instant;
 
 use crate::base::clock::millis;
-use crate::features::feeds::store::statuses::{Entry, StatusId};
+use crate::features::feeds::store::statuses::{StatusId, TimelineEntry};
 use crate::features::feeds::store::timelines::{MAX_TIMELINE, Timeline, Timelines};
 use crate::store::StoreResult;
 use crate::store::redis::changes::in_time;
@@ -24,15 +24,15 @@ use crate::store::redis::{RedisCalls, args};
 const TIES: usize = 8;
 
 /// `None` for another program's member.
-fn read_entry((status, at): Scored) -> Option<Entry> {
-    Some(Entry {
+fn read_entry((status, at): Scored) -> Option<TimelineEntry> {
+    Some(TimelineEntry {
         at,
         id: StatusId::parse(&status)?,
     })
 }
 
 /// The command for up to so many entries, from the time of the given one on.
-fn page_command(key: &str, after: Option<&Entry>, most: usize) -> Command {
+fn page_command(key: &str, after: Option<&TimelineEntry>, most: usize) -> Command {
     let from = match after {
         Some(after) => after.at.to_string(),
         None => "+inf".to_owned(),
@@ -54,21 +54,21 @@ fn page_command(key: &str, after: Option<&Entry>, most: usize) -> Command {
 }
 
 /// A wanted page: of the timeline with this key, the entries after the given one.
-struct Asked {
+struct WantedPage {
     key: String,
-    after: Option<Entry>,
+    after: Option<TimelineEntry>,
 }
 
 /// A page as Redis has it.
 struct RawPage {
-    entries: Vec<Entry>,
+    entries: Vec<TimelineEntry>,
     /// Whether the page reaches the end of the timeline.
     at_end: bool,
 }
 
 impl RawPage {
     /// Reads the answer to a command for up to `most` entries.
-    fn read(answer: Value, after: Option<&Entry>, most: usize) -> StoreResult<Self> {
+    fn read(answer: Value, after: Option<&TimelineEntry>, most: usize) -> StoreResult<Self> {
         let raw = Reply::of(answer)?.scored()?;
         let at_end = raw.len() < most;
         let mut entries = Vec::with_capacity(raw.len());
@@ -86,7 +86,7 @@ impl RawPage {
 
 impl RedisCalls {
     /// Reads pages of up to `most` raw entries.
-    async fn raw_pages(&self, asked: &[Asked], most: usize) -> Vec<StoreResult<RawPage>> {
+    async fn raw_pages(&self, asked: &[WantedPage], most: usize) -> Vec<StoreResult<RawPage>> {
         self.router
             .read_each(
                 "read_timelines",
@@ -106,13 +106,13 @@ impl RedisCalls {
 impl Timelines for RedisCalls {
     async fn read_timelines(
         &self,
-        asked: &[(Timeline, Option<Entry>)],
+        asked: &[(Timeline, Option<TimelineEntry>)],
         limit: usize,
-    ) -> Vec<StoreResult<Vec<Entry>>> {
+    ) -> Vec<StoreResult<Vec<TimelineEntry>>> {
         let limit = limit.min(MAX_TIMELINE);
-        let asked: Vec<Asked> = asked
+        let asked: Vec<WantedPage> = asked
             .iter()
-            .map(|(line, after)| Asked {
+            .map(|(line, after)| WantedPage {
                 key: self.timeline_key(line),
                 after: after.clone(),
             })
@@ -164,7 +164,7 @@ impl Timelines for RedisCalls {
 
     async fn add_to_timelines(
         &self,
-        entry: &Entry,
+        entry: &TimelineEntry,
         to: &[Timeline],
         looked: Instant,
     ) -> StoreResult<()> {
@@ -188,7 +188,7 @@ impl Timelines for RedisCalls {
         Ok(())
     }
 
-    async fn add_entries(&self, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()> {
+    async fn add_entries(&self, timeline: &Timeline, entries: &[TimelineEntry]) -> StoreResult<()> {
         let key = self.timeline_key(timeline);
         let mut args = args![self.router.not_after(&key).await?, timeline.most()];
         for entry in entries.iter().take(MAX_TIMELINE) {

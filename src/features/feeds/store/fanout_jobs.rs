@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, UserId};
-use crate::features::feeds::store::statuses::{Entry, StatusId};
+use crate::features::feeds::store::statuses::{StatusId, TimelineEntry};
 use crate::store::calls::calls;
 use crate::store::{Followed, StoreResult};
 
@@ -26,11 +26,11 @@ pub enum FanoutTask {
 
 /// A task with a status that is to be done for every follower of its author.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Job {
+pub struct FanoutJob {
     /// The task.
     pub task: FanoutTask,
     /// The status.
-    pub entry: Entry,
+    pub entry: TimelineEntry,
 }
 
 /// A job that a gateway has taken.
@@ -39,7 +39,7 @@ pub struct TakenJob {
     /// The store's name for it.
     pub id: String,
     /// The job.
-    pub job: Job,
+    pub job: FanoutJob,
     /// The last follower for whom it is done; `None` at the beginning.
     pub done_to: Option<Followed>,
 }
@@ -59,7 +59,7 @@ calls! {
     /// Jobs for the followers of an author, and the authors who have none.
     pub trait FanoutJobs {
         /// Adds a job, unless the same one is not finished yet.
-        async fn enqueue_fanout(&self, job: &Job) -> StoreResult<()>, writes;
+        async fn enqueue_fanout(&self, job: &FanoutJob) -> StoreResult<()>, writes;
 
         /// Takes up to `most` jobs that no worker has taken, or that no worker has kept for
         /// [`crate::store::CLAIM_AFTER`].

@@ -10,10 +10,10 @@ use std::collections::{HashMap, HashSet};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, ListName, UserId};
 use crate::features::feeds::store::FeedStore;
-use crate::features::feeds::store::fanout_jobs::{FanoutTask, Job};
+use crate::features::feeds::store::fanout_jobs::{FanoutJob, FanoutTask};
 use crate::features::feeds::store::lists::MAX_LIST;
 use crate::features::feeds::store::merged::Merged;
-use crate::features::feeds::store::statuses::{Entry, Post, StatusId, Subject};
+use crate::features::feeds::store::statuses::{Post, StatusId, StatusSubject, TimelineEntry};
 use crate::features::feeds::store::timelines::{MAX_TIMELINE, Timeline};
 use crate::store::followed;
 use crate::store::{LiveRecord, LiveState, StoreError, StoreResult};
@@ -41,7 +41,7 @@ pub enum View<'a> {
 
 /// The content of a status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
+pub enum StatusContent {
     /// A live is on air.
     Live {
         /// The title with which it was opened.
@@ -55,7 +55,7 @@ pub enum Content {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StatusState {
     /// The status stands, and says this.
-    Stands(Content),
+    Stands(StatusContent),
     /// The status stands no longer, and never will again.
     Over,
     /// Nothing is known of the status: the announcement was deleted or is not written yet, or the
@@ -67,9 +67,9 @@ pub enum StatusState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownStatus {
     /// The status.
-    pub entry: Entry,
+    pub entry: TimelineEntry,
     /// Its content.
-    pub content: Content,
+    pub content: StatusContent,
 }
 
 /// A page of statuses.
@@ -78,7 +78,7 @@ pub struct StatusPage {
     /// Newest first.
     pub items: Vec<ShownStatus>,
     /// After which entry the next page begins; `None` at the end.
-    pub next: Option<Entry>,
+    pub next: Option<TimelineEntry>,
 }
 
 /// Whether each status stands, and its content.
@@ -90,8 +90,8 @@ pub async fn states_of(
     let mut posts = Vec::new();
     for status in statuses {
         match status.subject() {
-            Subject::Live(live, _) => lives.push(live.clone()),
-            Subject::Post(_) => posts.push(status.clone()),
+            StatusSubject::Live(live, _) => lives.push(live.clone()),
+            StatusSubject::Post(_) => posts.push(status.clone()),
         }
     }
     let (records, posts) = tokio::join!(store.load_lives(&lives), store.posts(&posts));
@@ -100,11 +100,11 @@ pub async fn states_of(
     let mut states = Vec::with_capacity(statuses.len());
     for status in statuses {
         states.push(match status.subject() {
-            Subject::Post(_) => match posts.next() {
+            StatusSubject::Post(_) => match posts.next() {
                 Some(post) => post_state(post),
                 None => too_few_answers(),
             },
-            Subject::Live(_, epoch) => match records.next() {
+            StatusSubject::Live(_, epoch) => match records.next() {
                 Some(record) => live_state(status.author(), *epoch, record),
                 None => too_few_answers(),
             },
@@ -121,7 +121,7 @@ fn too_few_answers<T>() -> StoreResult<T> {
 /// reason to hide the other statuses.
 fn post_state(post: StoreResult<Option<Post>>) -> StoreResult<StatusState> {
     match post {
-        Ok(Some(post)) => Ok(StatusState::Stands(Content::Post(post))),
+        Ok(Some(post)) => Ok(StatusState::Stands(StatusContent::Post(post))),
         Ok(None) | Err(StoreError::Nonsense(_)) => Ok(StatusState::Unknown),
         Err(why) => Err(why),
     }
@@ -146,7 +146,7 @@ fn live_state(
         return Ok(StatusState::Over);
     }
     Ok(match record.state {
-        LiveState::Open => StatusState::Stands(Content::Live {
+        LiveState::Open => StatusState::Stands(StatusContent::Live {
             title: record.terms.title,
         }),
         LiveState::Closing | LiveState::Closed => StatusState::Over,
@@ -158,7 +158,7 @@ fn live_state(
 pub async fn status_page(
     store: &dyn FeedStore,
     view: View<'_>,
-    after: Option<&Entry>,
+    after: Option<&TimelineEntry>,
     limit: usize,
 ) -> StoreResult<StatusPage> {
     let timelines = timelines_of(store, view).await?;
@@ -260,7 +260,7 @@ async fn who_is_followed(
 async fn standing(
     store: &dyn FeedStore,
     view: View<'_>,
-    read: Vec<(Entry, Timeline)>,
+    read: Vec<(TimelineEntry, Timeline)>,
 ) -> StoreResult<Vec<ShownStatus>> {
     let statuses: Vec<StatusId> = read.iter().map(|(entry, _)| entry.id.clone()).collect();
     let authors: HashSet<UserId> = statuses
@@ -304,7 +304,7 @@ async fn standing(
 pub async fn take_back(
     store: &dyn FeedStore,
     timeline: &Timeline,
-    entries: &[Entry],
+    entries: &[TimelineEntry],
 ) -> StoreResult<()> {
     let statuses: Vec<StatusId> = entries.iter().map(|entry| entry.id.clone()).collect();
     let mut gone = Vec::new();
@@ -324,7 +324,7 @@ pub async fn take_back(
 async fn add_standing(
     store: &dyn FeedStore,
     timeline: &Timeline,
-    entries: &[Entry],
+    entries: &[TimelineEntry],
 ) -> StoreResult<()> {
     if entries.is_empty() {
         return Ok(());
@@ -334,7 +334,7 @@ async fn add_standing(
 }
 
 /// The author's statuses that are not pulled, if later ones than `since` are.
-fn not_pulled(entries: Vec<Entry>, since: Option<UnixMillis>) -> Vec<Entry> {
+fn not_pulled(entries: Vec<TimelineEntry>, since: Option<UnixMillis>) -> Vec<TimelineEntry> {
     entries
         .into_iter()
         .filter(|entry| since.is_none_or(|since| entry.at < since))
@@ -347,17 +347,17 @@ pub async fn withdraw_live(store: &dyn FeedStore, record: &LiveRecord) -> StoreR
     if record.terms.invisible {
         Ok(())
     } else {
-        withdraw(store, &Entry::of_live(record)).await
+        withdraw(store, &TimelineEntry::of_live(record)).await
     }
 }
 
 /// Takes the status of a live that has ended out of the streamer's own timeline, and enqueues a job
 /// that takes it out of the timelines of the followers.
-pub async fn withdraw(store: &dyn FeedStore, entry: &Entry) -> StoreResult<()> {
+pub async fn withdraw(store: &dyn FeedStore, entry: &TimelineEntry) -> StoreResult<()> {
     let streamer = entry.id.author();
     if store.follower_count(streamer).await? > 0 {
         store
-            .enqueue_fanout(&Job {
+            .enqueue_fanout(&FanoutJob {
                 task: FanoutTask::Remove,
                 entry: entry.clone(),
             })

@@ -3,7 +3,7 @@
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::features::feeds::store::FeedStore;
-use crate::features::feeds::store::statuses::Entry;
+use crate::features::feeds::store::statuses::TimelineEntry;
 use crate::features::feeds::store::timelines::{MAX_TIMELINE, Timeline};
 use crate::store::StoreResult;
 
@@ -11,19 +11,19 @@ use crate::store::StoreResult;
 const FEWEST: usize = 10;
 
 /// A timeline, and the entries that were read from it.
-struct Source {
+struct TimelineSource {
     timeline: Timeline,
-    read: VecDeque<Entry>,
-    last: Option<Entry>,
+    read: VecDeque<TimelineEntry>,
+    last: Option<TimelineEntry>,
     at_end: bool,
 }
 
 /// Several timelines that are read as one.
 pub(crate) struct Merged<'a> {
     store: &'a dyn FeedStore,
-    sources: Vec<Source>,
+    sources: Vec<TimelineSource>,
     /// The next entry of each source, with the source's place.
-    heads: BinaryHeap<(Entry, usize)>,
+    heads: BinaryHeap<(TimelineEntry, usize)>,
     entries_per_read: usize,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Merged<'a> {
     pub(crate) async fn open(
         store: &'a dyn FeedStore,
         timelines: Vec<Timeline>,
-        after: Option<&Entry>,
+        after: Option<&TimelineEntry>,
         limit: usize,
     ) -> StoreResult<Self> {
         let entries_per_read: usize = if timelines.len() > 1 {
@@ -43,7 +43,7 @@ impl<'a> Merged<'a> {
         };
         let mut sources = Vec::with_capacity(timelines.len());
         for timeline in timelines {
-            sources.push(Source {
+            sources.push(TimelineSource {
                 timeline,
                 read: VecDeque::new(),
                 last: after.cloned(),
@@ -88,7 +88,7 @@ impl<'a> Merged<'a> {
     }
 
     /// The next entry, and a timeline that has it.
-    pub(crate) async fn next(&mut self) -> StoreResult<Option<(Entry, Timeline)>> {
+    pub(crate) async fn next(&mut self) -> StoreResult<Option<(TimelineEntry, Timeline)>> {
         let Some((entry, place)) = self.heads.pop() else {
             return Ok(None);
         };
@@ -114,7 +114,10 @@ impl<'a> Merged<'a> {
     }
 
     /// Up to `most` entries, each with a timeline that has it.
-    pub(crate) async fn take(&mut self, most: usize) -> StoreResult<Vec<(Entry, Timeline)>> {
+    pub(crate) async fn take(
+        &mut self,
+        most: usize,
+    ) -> StoreResult<Vec<(TimelineEntry, Timeline)>> {
         let mut taken = Vec::new();
         while taken.len() < most {
             match self.next().await? {

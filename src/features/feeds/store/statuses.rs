@@ -18,7 +18,7 @@ const SEPARATOR: char = '~';
 
 /// The subject of a status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
+pub enum StatusSubject {
     /// This epoch of a live is on air.
     Live(LiveId, Epoch),
     /// An announcement.
@@ -30,15 +30,15 @@ pub enum Subject {
 #[derive(Debug, Clone)]
 pub struct StatusId {
     author: UserId,
-    subject: Subject,
+    subject: StatusSubject,
     text: Arc<str>,
 }
 
 impl StatusId {
-    fn new(author: UserId, subject: Subject) -> Self {
+    fn new(author: UserId, subject: StatusSubject) -> Self {
         let text = match &subject {
-            Subject::Live(live, epoch) => format!("{author}{SEPARATOR}{live}@{epoch}"),
-            Subject::Post(post) => format!("{author}{SEPARATOR}{post}"),
+            StatusSubject::Live(live, epoch) => format!("{author}{SEPARATOR}{live}@{epoch}"),
+            StatusSubject::Post(post) => format!("{author}{SEPARATOR}{post}"),
         };
         Self {
             author,
@@ -49,12 +49,12 @@ impl StatusId {
 
     /// The status of an announcement.
     pub fn of_post(author: UserId, post: PostId) -> Self {
-        Self::new(author, Subject::Post(post))
+        Self::new(author, StatusSubject::Post(post))
     }
 
     /// The status of a live.
     pub fn of_live(streamer: UserId, live: LiveId, epoch: Epoch) -> Self {
-        Self::new(streamer, Subject::Live(live, epoch))
+        Self::new(streamer, StatusSubject::Live(live, epoch))
     }
 
     /// Reads the text back; `None` if no status has that name.
@@ -63,9 +63,9 @@ impl StatusId {
         let author = UserId::parse(author).ok()?;
         let subject = match subject.split_once('@') {
             Some((live, epoch)) => {
-                Subject::Live(LiveId::parse(live).ok()?, Epoch(epoch.parse().ok()?))
+                StatusSubject::Live(LiveId::parse(live).ok()?, Epoch(epoch.parse().ok()?))
             }
-            None => Subject::Post(PostId::parse(subject).ok()?),
+            None => StatusSubject::Post(PostId::parse(subject).ok()?),
         };
         // Each status has one name, so another spelling of the epoch names nothing.
         let id = Self::new(author, subject);
@@ -78,7 +78,7 @@ impl StatusId {
     }
 
     /// The subject of the status.
-    pub fn subject(&self) -> &Subject {
+    pub fn subject(&self) -> &StatusSubject {
         &self.subject
     }
 
@@ -90,8 +90,8 @@ impl StatusId {
     /// The live that it says is on air.
     pub fn live(&self) -> Option<(&LiveId, Epoch)> {
         match &self.subject {
-            Subject::Live(live, epoch) => Some((live, *epoch)),
-            Subject::Post(_) => None,
+            StatusSubject::Live(live, epoch) => Some((live, *epoch)),
+            StatusSubject::Post(_) => None,
         }
     }
 }
@@ -124,14 +124,14 @@ impl fmt::Display for StatusId {
 
 /// A status in a timeline. The newest is the greatest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
+pub struct TimelineEntry {
     /// When the live opened, or the announcement was made.
     pub at: UnixMillis,
     /// Which status.
     pub id: StatusId,
 }
 
-impl Entry {
+impl TimelineEntry {
     /// The status of the epoch of a live.
     pub fn of_live(record: &LiveRecord) -> Self {
         let id = StatusId::of_live(record.streamer.clone(), record.live.clone(), record.epoch);

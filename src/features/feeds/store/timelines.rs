@@ -5,7 +5,7 @@
 use tokio::time::Instant;
 
 use crate::base::ids::UserId;
-use crate::features::feeds::store::statuses::{Entry, StatusId};
+use crate::features::feeds::store::statuses::{StatusId, TimelineEntry};
 use crate::store::StoreResult;
 use crate::store::calls::calls;
 
@@ -61,13 +61,13 @@ calls! {
         /// the status stands. The store refuses a write that arrives 5 s after that, or later.
         async fn add_to_timelines(
             &self,
-            entry: &Entry,
+            entry: &TimelineEntry,
             to: &[Timeline],
             looked: Instant,
         ) -> StoreResult<()>, writes;
 
         /// Puts up to [`MAX_TIMELINE`] statuses into one timeline.
-        async fn add_entries(&self, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()>, writes;
+        async fn add_entries(&self, timeline: &Timeline, entries: &[TimelineEntry]) -> StoreResult<()>, writes;
 
         /// Takes a status out of up to 250 timelines.
         async fn remove_from_timelines(&self, status: &StatusId, from: &[Timeline]) -> StoreResult<()>,
@@ -82,9 +82,9 @@ calls! {
         /// one is no error for another.
         async fn read_timelines(
             &self,
-            asked: &[(Timeline, Option<Entry>)],
+            asked: &[(Timeline, Option<TimelineEntry>)],
             limit: usize,
-        ) -> Vec<StoreResult<Vec<Entry>>>, reads;
+        ) -> Vec<StoreResult<Vec<TimelineEntry>>>, reads;
 
         /// For each, whether the timeline has the status.
         async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>>, reads;

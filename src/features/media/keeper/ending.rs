@@ -15,7 +15,7 @@ pub enum LiveOf {
 
 /// The end of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ending {
+pub struct EndedStream {
     pub live: LiveOf,
     pub heard: Heard,
     /// When the gateway heard of it, which may be long before it is written.

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::ids::LiveId;
 use crate::features::media::keeper::{Decided, StreamKeeper, TakenIn};
-use crate::features::media::store::End;
-use crate::features::media::watched_streams::{Awaited, Watched};
+use crate::features::media::store::StreamsEnd;
+use crate::features::media::watched_streams::{Awaited, WatchedStatus};
 use crate::store::{LiveRecord, OpenedBy, StoreResult};
 
 /// Maximum lives that are looked at at the same time: the streams of a server may end together.
@@ -59,7 +59,7 @@ impl StreamKeeper {
             .await;
     }
 
-    async fn judge_or_wait(&self, live: &LiveId, seen: &Watched) {
+    async fn judge_or_wait(&self, live: &LiveId, seen: &WatchedStatus) {
         if let Err(why) = self.judge(live, seen).await {
             tracing::debug!(
                 live_id = %live, error = %why,
@@ -70,7 +70,7 @@ impl StreamKeeper {
     }
 
     /// Looks at a live whose time is up.
-    async fn judge(&self, live: &LiveId, seen: &Watched) -> StoreResult<()> {
+    async fn judge(&self, live: &LiveId, seen: &WatchedStatus) -> StoreResult<()> {
         let read = self.read(live).await?;
         let Some(record) = read.record else {
             // A gateway that holds the live writes the record again, and then notes it.
@@ -95,12 +95,12 @@ impl StreamKeeper {
                 .silence(record.epoch, seen.last_sign(), now)
                 .unwrap_or_else(|| streams.clone()),
             Awaited::Return => match streams.end(record.epoch, now) {
-                End::OnAir => streams.clone(),
-                End::Write(next) => {
+                StreamsEnd::OnAir => streams.clone(),
+                StreamsEnd::Write(next) => {
                     is_over = true;
                     next
                 }
-                End::Over => return self.close_over(&record, seen).await,
+                StreamsEnd::Over => return self.close_over(&record, seen).await,
             },
         };
         let decided = Decided {
@@ -121,7 +121,7 @@ impl StreamKeeper {
     }
 
     /// Closes a live whose stream is over, if a stream opened it.
-    async fn close_over(&self, record: &LiveRecord, seen: &Watched) -> StoreResult<()> {
+    async fn close_over(&self, record: &LiveRecord, seen: &WatchedStatus) -> StoreResult<()> {
         if record.opened_by == OpenedBy::Media {
             self.close(record).await?;
         }

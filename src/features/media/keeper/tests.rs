@@ -13,9 +13,9 @@ use crate::base::ids::{LiveId, UserId};
 use crate::base::media_event::{StreamNews, StreamSession};
 use crate::base::media_server::MediaServerName;
 use crate::config::Config;
-use crate::features::media::keeper::{Ending, LiveOf, StreamKeeper, TakenIn};
-use crate::features::media::store::{Heard, Publisher, StreamStore};
-use crate::gateway::wiring::Parts;
+use crate::features::media::keeper::{EndedStream, LiveOf, StreamKeeper, TakenIn};
+use crate::features::media::store::{Heard, StreamPublisher, StreamStore};
+use crate::gateway::wiring::GatewayParts;
 use crate::store::{CloseReason, LiveRecord, LiveState, LiveStore, OpenedBy, Terms};
 use crate::sync::lives::{LiveError, OpenRequest};
 use crate::testing::{FaultyStore, parts_on};
@@ -26,7 +26,7 @@ const A_MOMENT: Duration = Duration::from_secs(2);
 
 /// A gateway whose other tasks do not run.
 struct Scene {
-    parts: Parts,
+    parts: GatewayParts,
     store: Arc<FaultyStore>,
     streams: Arc<StreamKeeper>,
 }
@@ -73,8 +73,8 @@ fn live() -> LiveId {
     LiveId::parse("42").unwrap()
 }
 
-fn publisher(streamer: &str) -> Publisher {
-    Publisher {
+fn publisher(streamer: &str) -> StreamPublisher {
+    StreamPublisher {
         streamer: UserId::parse(streamer).unwrap(),
         invisible: false,
     }
@@ -136,7 +136,7 @@ async fn an_end_that_the_store_did_not_take_is_written_when_it_is_back() {
     // The task looks after nothing any more, so that only the end wakes it.
     wait(GRACE * 2).await;
     scene.store.breaks();
-    let ending = Ending {
+    let ending = EndedStream {
         live: LiveOf::Id(live()),
         heard: heard("a", StreamNews::Done),
         heard_at: 0,
@@ -164,7 +164,7 @@ async fn the_live_of_an_end_is_found_when_the_store_is_back() {
     scene.begins("a").await;
     wait(GRACE * 2).await;
     scene.store.breaks();
-    let ending = Ending {
+    let ending = EndedStream {
         live: LiveOf::Noted("digest".to_owned()),
         heard: heard("a", StreamNews::Done),
         heard_at: 0,

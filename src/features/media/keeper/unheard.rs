@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::features::media::keeper::ending::Ending;
+use crate::features::media::keeper::ending::EndedStream;
 
 /// Ends that wait at a time. Later ones are lost.
 const MOST: usize = 10_000;
@@ -18,13 +18,13 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct Unheard {
-    waiting: Mutex<VecDeque<Ending>>,
+    waiting: Mutex<VecDeque<EndedStream>>,
     kept: Notify,
 }
 
 impl Unheard {
     /// Keeps an end. False if too many wait.
-    pub(crate) fn keep(&self, ending: Ending) -> bool {
+    pub(crate) fn keep(&self, ending: EndedStream) -> bool {
         let mut waiting = self.waiting.lock();
         if waiting.len() >= MOST {
             return false;
@@ -36,7 +36,7 @@ impl Unheard {
     }
 
     /// The end that waits longest.
-    pub(crate) fn next(&self) -> Option<Ending> {
+    pub(crate) fn next(&self) -> Option<EndedStream> {
         self.waiting.lock().pop_front()
     }
 

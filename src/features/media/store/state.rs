@@ -109,7 +109,7 @@ pub enum Step {
 
 /// Whether a live has lost its streams for good.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
+pub enum StreamsEnd {
     /// A session publishes.
     OnAir,
     /// Write this state, which says that the stream is over. Then close a live that a stream opened.
@@ -152,11 +152,11 @@ pub struct Streams {
     #[serde(default)]
     beats: u64,
     /// The one that changed last is the last.
-    sessions: Vec<Session>,
+    sessions: Vec<PublishingSession>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Session {
+struct PublishingSession {
     server: MediaServerName,
     #[serde(default)]
     instance: String,
@@ -190,7 +190,7 @@ enum Phase {
     Ended,
 }
 
-impl Session {
+impl PublishingSession {
     fn new(heard: &Heard, phase: Phase, now: UnixMillis) -> Self {
         Self {
             server: heard.server.clone(),
@@ -256,10 +256,12 @@ impl Streams {
             StreamNews::Alive => self.hear_alive(heard, open, now),
             // Somebody closed the live of the session, which begins no other one.
             StreamNews::Unnamed if !self.is_current(open) => Step::Nothing,
-            StreamNews::Unnamed => self.leave(Phase::Silent, Session::publishes, heard, now),
+            StreamNews::Unnamed => {
+                self.leave(Phase::Silent, PublishingSession::publishes, heard, now)
+            }
             StreamNews::Done | StreamNews::Left => self.hear_end(heard, now),
             StreamNews::AllDone => {
-                let is_on = |session: &Session| session.phase != Phase::Ended;
+                let is_on = |session: &PublishingSession| session.phase != Phase::Ended;
                 self.leave(Phase::Ended, is_on, heard, now)
             }
         }
@@ -275,7 +277,7 @@ impl Streams {
         let is_current = self.is_current(open);
         match known.phase {
             Phase::Publishes if is_current && known.is_older_than(heard) => self.with(
-                Session {
+                PublishingSession {
                     at: heard.at,
                     heard: now,
                     ..known.clone()
@@ -310,9 +312,9 @@ impl Streams {
 
     /// The state after a session said that it goes on. All that publish do, if the server names no
     /// sessions. If it sends heartbeats, the other sessions of the server have to send some, too.
-    fn beat(&self, heard: &Heard, known: &Session, now: UnixMillis) -> Self {
+    fn beat(&self, heard: &Heard, known: &PublishingSession, now: UnixMillis) -> Self {
         let mut next = self.clone();
-        next.put(Session {
+        next.put(PublishingSession {
             phase: Phase::Publishes,
             at: known.at.max(heard.at),
             heard: now,
@@ -340,7 +342,7 @@ impl Streams {
     fn leave(
         &self,
         phase: Phase,
-        are: impl Fn(&Session) -> bool,
+        are: impl Fn(&PublishingSession) -> bool,
         heard: &Heard,
         now: UnixMillis,
     ) -> Step {
@@ -350,7 +352,7 @@ impl Streams {
             let is_meant = session.is_of(heard) || is_about_all && session.is_at(heard);
             if is_meant && are(session) && !session.has_heard_later(heard) {
                 let session = session.clone();
-                next.put(Session { phase, ..session });
+                next.put(PublishingSession { phase, ..session });
             }
         }
         if next == *self {
@@ -367,14 +369,14 @@ impl Streams {
             if heard.news == StreamNews::Left || !is_remembered {
                 return Step::Nothing;
             }
-            return self.with(Session::new(heard, Phase::Ended, now), now);
+            return self.with(PublishingSession::new(heard, Phase::Ended, now), now);
         };
         // A later end of a session that ended keeps an earlier beginning from being heard.
         let is_old = known.phase == Phase::Ended && !known.is_older_than(heard);
         if is_old || known.has_heard_later(heard) {
             return Step::Nothing;
         }
-        let ended = Session {
+        let ended = PublishingSession {
             phase: Phase::Ended,
             at: known.at.max(heard.at),
             heard: now,
@@ -393,8 +395,8 @@ impl Streams {
     /// refused those that began while that one published.
     ///
     /// A session that has just begun may have begun after the end.
-    fn conclude(&mut self, ended: &Session, second: SecondPublisher, now: UnixMillis) {
-        let was_let_in = |session: &Session| session.began + LET_IN_AFTER <= now;
+    fn conclude(&mut self, ended: &PublishingSession, second: SecondPublisher, now: UnixMillis) {
+        let was_let_in = |session: &PublishingSession| session.began + LET_IN_AFTER <= now;
         for session in &mut self.sessions {
             let is_beside = session.server == ended.server && session.instance == ended.instance;
             if !is_beside || session.end_known_by != EndKnownBy::NextSession {
@@ -421,7 +423,7 @@ impl Streams {
 
     /// The state after a session began in this epoch, which is open.
     pub fn begin(&self, heard: &Heard, epoch: Epoch, now: UnixMillis) -> Self {
-        let mut session = Session::new(heard, Phase::Publishes, now);
+        let mut session = PublishingSession::new(heard, Phase::Publishes, now);
         if let Some(known) = self.find(heard) {
             session.at = known.at.max(heard.at);
         }
@@ -456,18 +458,18 @@ impl Streams {
 
     /// Decides whether the open epoch of a live has lost its stream. The caller asks when a grace
     /// has passed since it was lost.
-    pub fn end(&self, open: Epoch, now: UnixMillis) -> End {
+    pub fn end(&self, open: Epoch, now: UnixMillis) -> StreamsEnd {
         // A gateway that opened the live and died before it wrote leaves another epoch here.
         let mut next = self.in_epoch(open, now);
         if next.publishers() > 0 {
-            return End::OnAir;
+            return StreamsEnd::OnAir;
         }
         if next.is_over {
-            return End::Over;
+            return StreamsEnd::Over;
         }
         next.is_over = true;
         next.note_change_since(self, now);
-        End::Write(next)
+        StreamsEnd::Write(next)
     }
 
     /// The state of the stream in this epoch. `None` if no session published in it, or its stream is
@@ -526,7 +528,7 @@ impl Streams {
         for session in &self.sessions {
             if session.publishes() && session.stream_id() == *stream {
                 let session = session.clone();
-                next.put(Session {
+                next.put(PublishingSession {
                     phase: Phase::Ended,
                     ..session
                 });
@@ -554,7 +556,7 @@ impl Streams {
         open.is_some_and(|open| open.epoch == self.epoch)
     }
 
-    fn find(&self, heard: &Heard) -> Option<&Session> {
+    fn find(&self, heard: &Heard) -> Option<&PublishingSession> {
         let mut known = self
             .sessions
             .iter()
@@ -600,13 +602,13 @@ impl Streams {
     }
 
     /// The state with this session in the place of what was known of it.
-    fn with(&self, session: Session, now: UnixMillis) -> Step {
+    fn with(&self, session: PublishingSession, now: UnixMillis) -> Step {
         let mut next = self.clone();
         next.put(session);
         Step::Write(next.changed_since(self, now))
     }
 
-    fn put(&mut self, session: Session) {
+    fn put(&mut self, session: PublishingSession) {
         self.sessions.retain(|known| {
             known.server != session.server
                 || known.instance != session.instance

@@ -171,10 +171,10 @@ fn a_session_whose_live_somebody_closed_does_not_open_it_again() {
 #[test]
 fn a_live_that_is_being_closed_is_closed_before_a_publisher_opens_the_next() {
     let streams = after_all(&[of("a", StreamNews::Publish), of("a", StreamNews::Done)]);
-    let End::Write(over) = streams.end(FIRST, NOW) else {
+    let StreamsEnd::Write(over) = streams.end(FIRST, NOW) else {
         panic!("no session publishes")
     };
-    assert_eq!(over.end(FIRST, NOW), End::Over);
+    assert_eq!(over.end(FIRST, NOW), StreamsEnd::Over);
     assert_eq!(over.status(FIRST), None);
     let next = of("b", StreamNews::Publish);
     assert_eq!(over.hear(&next, open(FIRST), NOW), Step::CloseFirst);
@@ -383,7 +383,7 @@ fn a_silent_session_goes_on_in_its_live_and_begins_anew_in_the_next() {
     // Somebody else may publish to the next live.
     let next = silent.begin(&of("b", StreamNews::Publish), Epoch(4), NOW);
     assert_eq!(next.hear(&alive, open(Epoch(4)), NOW), Step::Begin);
-    let End::Write(over) = silent.end(FIRST, NOW) else {
+    let StreamsEnd::Write(over) = silent.end(FIRST, NOW) else {
         panic!("no session publishes")
     };
     assert_eq!(over.hear(&alive, open(FIRST), NOW), Step::CloseFirst);
@@ -452,7 +452,7 @@ fn an_end_that_nobody_heard_to_begin_is_soon_forgotten_and_a_stream_on_air_is_no
 
 #[test]
 fn a_live_whose_gateway_died_before_it_wrote_has_no_stream() {
-    let End::Write(over) = Streams::default().end(FIRST, NOW) else {
+    let StreamsEnd::Write(over) = Streams::default().end(FIRST, NOW) else {
         panic!("no session publishes")
     };
     assert_eq!(
@@ -477,7 +477,7 @@ fn changes_are_told_once() {
         lost.change_since(&one_left, FIRST),
         Some(StreamChange::Lost)
     );
-    let End::Write(over) = lost.end(FIRST, NOW + 9) else {
+    let StreamsEnd::Write(over) = lost.end(FIRST, NOW + 9) else {
         panic!("no session publishes")
     };
     assert_eq!(over.change_since(&lost, FIRST), Some(StreamChange::Ended));

@@ -1,7 +1,7 @@
 //! The calls of an audit of logins. No gateway makes them. They read pages of 1,000 members.
 
 use crate::base::ids::{Login, UserId};
-use crate::store::redis::changes::Change;
+use crate::store::redis::changes::NotedChange;
 use crate::store::redis::reply::Reply;
 use crate::store::redis::{RedisStore, args};
 use crate::store::{MAX_BATCH, StoreResult};
@@ -52,7 +52,7 @@ impl RedisStore {
     /// may have it.
     pub(crate) async fn drop_claim(&self, login: &Login, user: &UserId) -> StoreResult<bool> {
         let steps = async {
-            let change = Change::Login {
+            let change = NotedChange::Login {
                 user: user.clone(),
                 login: login.clone(),
             };
@@ -72,7 +72,7 @@ impl RedisStore {
             let Some(profile) = self.calls.read_profile(user).await? else {
                 return Ok(false);
             };
-            let change = Change::Login {
+            let change = NotedChange::Login {
                 user: user.clone(),
                 login: profile.login.clone(),
             };

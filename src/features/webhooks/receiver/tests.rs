@@ -9,16 +9,16 @@ use crate::features::webhooks::receiver::*;
 const ID: &str = "42:1:live.opened:7";
 const BODY: &str = "{\"a\":1}";
 
-fn receiver(url: &str, reach: Reach) -> Result<Receiver, String> {
+fn receiver(url: &str, reach: Reach) -> Result<WebhookReceiver, String> {
     receiver_with(url, Duration::from_millis(500), reach)
 }
 
-fn receiver_with(url: &str, timeout: Duration, reach: Reach) -> Result<Receiver, String> {
+fn receiver_with(url: &str, timeout: Duration, reach: Reach) -> Result<WebhookReceiver, String> {
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(secret.path(), "0123456789abcdef").unwrap();
     let setting = "webhook-secret-file".to_owned();
-    let signer = Signer::open(setting, secret.path().to_owned()).unwrap();
-    Receiver::new(Url::parse(url).unwrap(), signer, timeout, reach)
+    let signer = WebhookSigner::open(setting, secret.path().to_owned()).unwrap();
+    WebhookReceiver::new(Url::parse(url).unwrap(), signer, timeout, reach)
 }
 
 /// A server that answers each connection with this text and then hangs; the first request that it
@@ -43,7 +43,7 @@ async fn server(answer: String) -> (String, tokio::task::JoinHandle<String>) {
     (url, first)
 }
 
-async fn outcome(answer: &str) -> Result<u16, Refusal> {
+async fn outcome(answer: &str) -> Result<u16, DeliveryFailure> {
     let (url, _first) = server(answer.to_owned()).await;
     receiver(&url, Reach::Any).unwrap().send(ID, BODY).await
 }
@@ -77,7 +77,7 @@ async fn only_a_status_of_success_is_one() {
     assert_eq!(outcome(&format!("HTTP/1.1 200 OK{empty}")).await, Ok(200));
     for status in [301, 302, 307, 400, 410, 429, 500, 503] {
         let moved = format!("HTTP/1.1 {status} Other\r\nlocation: http://127.0.0.1:9/{empty}");
-        let refused = Refusal::Status {
+        let refused = DeliveryFailure::Status {
             status,
             retry_after: None,
         };
@@ -116,10 +116,10 @@ fn a_receiver_says_when_to_come_back_in_seconds_or_by_a_date() {
 #[tokio::test]
 async fn a_receiver_that_hangs_has_its_time_and_no_more() {
     let began = Instant::now();
-    assert_eq!(outcome("").await, Err(Refusal::Timeout));
+    assert_eq!(outcome("").await, Err(DeliveryFailure::Timeout));
     assert_eq!(
         outcome("HTTP/1.1 200 OK\r\ncontent-le").await,
-        Err(Refusal::Timeout)
+        Err(DeliveryFailure::Timeout)
     );
     // The status is known, so what is missing of the answer does not matter.
     assert_eq!(
@@ -170,7 +170,7 @@ async fn private_addresses_are_out_of_reach_by_any_name() {
         .unwrap()
         .send(ID, BODY)
         .await;
-    let Err(Refusal::Unreachable(why)) = refused else {
+    let Err(DeliveryFailure::Unreachable(why)) = refused else {
         panic!("{refused:?}")
     };
     assert!(why.contains("private"), "{why}");
@@ -184,7 +184,7 @@ async fn no_error_quotes_the_url() {
     let nobody = receiver(&format!("http://127.0.0.1:{port}/?key=hush"), Reach::Any).unwrap();
     let why = nobody.send(ID, BODY).await.unwrap_err();
     assert!(
-        matches!(why, Refusal::Unreachable(_)) && !why.to_string().contains("hush"),
+        matches!(why, DeliveryFailure::Unreachable(_)) && !why.to_string().contains("hush"),
         "{why}"
     );
 }

@@ -83,13 +83,13 @@ impl Ending {
         match self {
             Leaves => at.leave(id.key, id.number),
             LeavesByDatagram => at.leave(id.key, EVERY_ID),
-            IsRemoved => at.finish(&session, End::Closed(Close::Removed)),
-            IsCrowdedOut => at.finish(&session, End::Closed(Close::TooManySockets)),
+            IsRemoved => at.finish(&session, SessionEnd::Closed(Close::Removed)),
+            IsCrowdedOut => at.finish(&session, SessionEnd::Closed(Close::TooManySockets)),
             Switches => {
                 at.switch(&session, &wish("43")).await.unwrap();
             }
             IsRemovedWhileSilent => {
-                at.finish(&session, End::Closed(Close::HeartbeatTimeout));
+                at.finish(&session, SessionEnd::Closed(Close::HeartbeatTimeout));
                 let removal = RemoveUser {
                     live: id.live.clone(),
                     epoch: id.epoch,
@@ -308,7 +308,7 @@ async fn a_removal_from_a_former_live_ends_no_id_from_after_the_switch() {
     let wish = JoinRequest::plain(room.record.live.clone());
     let before = presences.begin(newcomer, &wish).await.unwrap().claims;
     let session = presences.find(&before.key).unwrap();
-    presences.finish(&session, End::Closed(Close::Removed));
+    presences.finish(&session, SessionEnd::Closed(Close::Removed));
     assert!(!session.is_open());
     assert_eq!(presences.over(&before), Some(Over::Removed));
     let after = SessionClaims {

@@ -117,7 +117,7 @@ fn what_servers_say_of_themselves_is_read() {
     let info = ServerInfo::read(redis);
     assert_eq!(
         (info.numbers(), info.mode),
-        (Some((6, 2)), Some(Mode::Single))
+        (Some((6, 2)), Some(ServerMode::Single))
     );
     assert_eq!(
         (info.role.as_deref(), info.policy.as_deref()),
@@ -127,41 +127,41 @@ fn what_servers_say_of_themselves_is_read() {
     let info = ServerInfo::read(valkey);
     assert_eq!(
         (info.numbers(), info.mode),
-        (Some((7, 2)), Some(Mode::Cluster))
+        (Some((7, 2)), Some(ServerMode::Cluster))
     );
     assert_eq!((info.role.as_deref(), info.policy), (Some("slave"), None));
     assert_eq!(ServerInfo::read("redis_version:new\n").numbers(), None);
     assert_eq!(
         ServerInfo::read("redis_mode:sentinel").mode,
-        Some(Mode::Sentinel)
+        Some(ServerMode::Sentinel)
     );
 }
 
 #[test]
 fn a_server_of_another_kind_is_told_with_the_scheme_that_fits() {
     let host = Host::new("10.0.0.1", 6379);
-    let told = |url: &str, is: Mode| {
+    let told = |url: &str, is: ServerMode| {
         let address = Address::parse(url).unwrap();
-        let expected = Mode::of_hosts(&address.layout);
+        let expected = ServerMode::of_hosts(&address.layout);
         wrong_scheme(&host, &address, expected, Some(is)).map(|why| why.to_string())
     };
     let at = |said: &str| Some(format!("Redis at 10.0.0.1:6379: {said}"));
-    assert_eq!(told("redis://a", Mode::Single), None);
+    assert_eq!(told("redis://a", ServerMode::Single), None);
     assert_eq!(
-        told("redis://a", Mode::Cluster),
+        told("redis://a", ServerMode::Cluster),
         at("this is a cluster: use redis-cluster://")
     );
     assert_eq!(
-        told("redis://a", Mode::Sentinel),
+        told("redis://a", ServerMode::Sentinel),
         at("this is a sentinel: use redis-sentinel://")
     );
     assert_eq!(
-        told("rediss-cluster://a", Mode::Single),
+        told("rediss-cluster://a", ServerMode::Single),
         at("this is a single server: use rediss://")
     );
     assert_eq!(
-        told("redis-sentinel://a", Mode::Single),
+        told("redis-sentinel://a", ServerMode::Single),
         at("this is a single server: use redis://")
     );
-    assert_eq!(told("redis-sentinel://a", Mode::Sentinel), None);
+    assert_eq!(told("redis-sentinel://a", ServerMode::Sentinel), None);
 }

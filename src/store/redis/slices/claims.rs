@@ -8,21 +8,12 @@ use fred::types::Value;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, UserId};
 use crate::store::redis::reply::Reply;
+use crate::store::slice::entry::{EntryToken, GatewayEntry};
 use crate::store::{Claim, ClaimedUser, SliceEntry, StoreResult};
-
-/// Stands for a gateway in the claims of a slice.
-type Token = u64;
-
-/// An entry, with the token of its gateway.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
-    token: Token,
-    pub(crate) state: SliceEntry,
-}
 
 /// Reads `<token>:<number>`, the same with `+` behind it, or `<token>:dead`. `None` if no script
 /// wrote it.
-pub(crate) fn read_entry(text: &str) -> Option<Entry> {
+pub(crate) fn read_entry(text: &str) -> Option<GatewayEntry> {
     let (token, state) = text.split_once(':')?;
     let state = if state == "dead" {
         SliceEntry::Dead
@@ -33,7 +24,7 @@ pub(crate) fn read_entry(text: &str) -> Option<Entry> {
             is_complete: number == state,
         }
     };
-    Some(Entry {
+    Some(GatewayEntry {
         token: token.parse().ok()?,
         state,
     })
@@ -44,7 +35,7 @@ pub(crate) struct AllEntries {
     /// How many fields the hash has.
     pub(crate) count: u64,
     /// Those that scripts wrote.
-    pub(crate) read: Vec<(GatewayId, Entry)>,
+    pub(crate) read: Vec<(GatewayId, GatewayEntry)>,
 }
 
 /// Reads the answer to HGETALL of the entries.
@@ -65,9 +56,9 @@ pub(crate) fn read_entries(answer: Value) -> StoreResult<AllEntries> {
 }
 
 /// The gateways of claims.
-pub(crate) struct Tokens(HashMap<Token, GatewayId>);
+pub(crate) struct GatewayTokens(HashMap<EntryToken, GatewayId>);
 
-impl Tokens {
+impl GatewayTokens {
     pub(crate) fn of(entries: AllEntries) -> Self {
         let mut tokens = HashMap::new();
         for (gateway, entry) in entries.read {
@@ -120,7 +111,7 @@ mod tests {
     #[test]
     fn an_entry_is_read_as_scripts_write_it() {
         let at = |number, is_complete| {
-            Some(Entry {
+            Some(GatewayEntry {
                 token: 3,
                 state: SliceEntry::At {
                     number,
@@ -128,7 +119,7 @@ mod tests {
                 },
             })
         };
-        let dead = Some(Entry {
+        let dead = Some(GatewayEntry {
             token: 3,
             state: SliceEntry::Dead,
         });
@@ -143,7 +134,7 @@ mod tests {
     #[test]
     fn claims_are_read_with_their_gateways_in_their_order() {
         let gateway = GatewayId::parse("gw-1").unwrap();
-        let tokens = Tokens([(3, gateway.clone())].into());
+        let tokens = GatewayTokens([(3, gateway.clone())].into());
         let read = |value: &str| {
             let claimed = tokens.claimed(UserId::parse("u1").unwrap(), value);
             (claimed.since, claimed.by)

@@ -4,12 +4,13 @@
 use fred::types::Value;
 
 use super::claims::{AllEntries, read_entries, read_entry};
-use super::fence::{Counted, read_counted};
+use super::fence::read_counted;
 use crate::base::ids::{GatewayId, Group, SliceId};
 use crate::store::redis::args;
 use crate::store::redis::keys::Keys;
 use crate::store::redis::node::Command;
 use crate::store::redis::reply::{Reply, next_answer, number};
+use crate::store::slice::counted::SliceCounts;
 use crate::store::{Entries, Fence, SliceEntry, SliceLook, SliceSize, StoreResult};
 
 /// The state of a slice at one moment.
@@ -30,7 +31,7 @@ pub(crate) struct SliceInside {
     pub(crate) entries: Vec<(GatewayId, SliceEntry)>,
 }
 
-/// The commands for one slice, in the order in which [`Answers::take`] takes their answers.
+/// The commands for one slice, in the order in which [`SliceAnswers::take`] takes their answers.
 pub(crate) fn commands(
     keys: &Keys,
     slice: &SliceId,
@@ -56,7 +57,7 @@ pub(crate) fn commands(
 }
 
 /// The answers for one slice.
-pub(crate) struct Answers {
+pub(crate) struct SliceAnswers {
     fence: StoreResult<Value>,
     claimed: StoreResult<Value>,
     groups: Vec<(Group, StoreResult<Value>)>,
@@ -105,7 +106,7 @@ impl EntryAnswers {
     }
 }
 
-impl Answers {
+impl SliceAnswers {
     /// Takes all answers for a slice, even if the first is an error, so that the next slice finds
     /// its own.
     pub(crate) fn take(
@@ -168,9 +169,9 @@ impl Answers {
         })
     }
 
-    fn found(self) -> StoreResult<Found> {
+    fn found(self) -> StoreResult<FoundAnswers> {
         let (fence, counted) = read_counted(self.fence?)?;
-        let mut found = Found {
+        let mut found = FoundAnswers {
             fence,
             counted,
             members: 0,
@@ -189,21 +190,26 @@ impl Answers {
 }
 
 /// The content of the answers.
-struct Found {
+struct FoundAnswers {
     fence: Option<Fence>,
-    counted: Counted,
+    counted: SliceCounts,
     members: u64,
     fans: u64,
     claimed: u64,
     entries: FoundEntries,
 }
 
-impl Found {
+impl FoundAnswers {
     fn size(&self) -> SliceSize {
         match self.fence {
-            Some(Fence::Open(_)) => self.counted.size(self.members, self.fans, self.claimed),
+            Some(Fence::Open(_)) => self.counted.size(self.differs()),
             Some(Fence::Closed(_)) | None => SliceSize::default(),
         }
+    }
+
+    /// Whether the public sets have other sizes than the claims say.
+    fn differs(&self) -> bool {
+        self.members != self.claimed || self.fans != self.counted.fans
     }
 
     fn is_intact(&self) -> bool {

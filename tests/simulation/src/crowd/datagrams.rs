@@ -5,12 +5,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use data_encoding::BASE64URL_NOPAD;
 use rollcall::base::session_key::SessionKey;
 use rollcall::features::datagrams::wire::{
-    self, Ack, Answer, Cookie, Counter, DatagramKey, SHORT, Status,
+    self, Cookie, Counter, DatagramAck, DatagramAnswer, DatagramKey, DatagramStatus, SHORT,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Asked, Surroundings};
+use super::{Outcome, Surroundings};
 use crate::expectation::User;
 
 /// What a gateway says of the datagrams of a session that has begun.
@@ -95,9 +95,9 @@ impl DatagramSession {
     }
 
     /// What a gateway answers. After a challenge the client says hello.
-    pub fn hears(&mut self, datagram: &[u8]) -> Option<Answer> {
-        let answer = Answer::read(datagram, &self.key)?;
-        if let Answer::Challenge(challenge) = &answer {
+    pub fn hears(&mut self, datagram: &[u8]) -> Option<DatagramAnswer> {
+        let answer = DatagramAnswer::read(datagram, &self.key)?;
+        if let DatagramAnswer::Challenge(challenge) = &answer {
             self.channel = challenge.cookie.channel();
         }
         Some(answer)
@@ -167,7 +167,7 @@ impl Datagrams {
         surroundings: &impl Surroundings,
         gateway: usize,
         datagram: Vec<u8>,
-    ) -> Option<Answer> {
+    ) -> Option<DatagramAnswer> {
         let answer = surroundings.datagram(gateway, datagram, self.from).await?;
         self.session.hears(&answer)
     }
@@ -179,9 +179,9 @@ impl Datagrams {
         surroundings: &impl Surroundings,
         gateway: usize,
         live_id: &str,
-    ) -> Result<Asked, String> {
+    ) -> Result<Outcome, String> {
         if !surroundings.listens(gateway) {
-            return Ok(Asked::Nobody);
+            return Ok(Outcome::Nobody);
         }
         if self.gateway.replace(gateway) != Some(gateway) {
             self.session.forget_channel();
@@ -194,14 +194,14 @@ impl Datagrams {
         if answer.is_none() && must_answer && surroundings.is_sound(gateway) {
             return Err(format!("{} is not challenged", self.from));
         }
-        if let Some(Answer::Challenge(challenge)) = answer {
+        if let Some(DatagramAnswer::Challenge(challenge)) = answer {
             let number = self.next();
             let hello = self.session.hello(number, challenge.cookie);
             answer = self.say(surroundings, gateway, hello).await;
         }
         Ok(match answer {
-            Some(Answer::Ack(ack)) => Asked::Answered(as_request(&ack, live_id)),
-            _ => Asked::Unanswered,
+            Some(DatagramAnswer::Ack(ack)) => Outcome::Answered(as_request(&ack, live_id)),
+            _ => Outcome::Unanswered,
         })
     }
 
@@ -210,17 +210,17 @@ impl Datagrams {
         &mut self,
         surroundings: &impl Surroundings,
         gateway: usize,
-    ) -> Asked {
+    ) -> Outcome {
         if !surroundings.listens(gateway) {
-            return Asked::Nobody;
+            return Outcome::Nobody;
         }
         let number = self.next();
         let leave = self.session.leave(number);
         match self.say(surroundings, gateway, leave.to_vec()).await {
-            Some(Answer::Ack(ack)) if ack.status == Status::Left => {
-                Asked::Answered(answer(204, Value::Null))
+            Some(DatagramAnswer::Ack(ack)) if ack.status == DatagramStatus::Left => {
+                Outcome::Answered(answer(204, Value::Null))
             }
-            _ => Asked::Unanswered,
+            _ => Outcome::Unanswered,
         }
     }
 }
@@ -234,13 +234,13 @@ fn answer(status: u16, body: Value) -> super::Answer {
 }
 
 /// What a request that says the same would have been answered.
-fn as_request(ack: &Ack, live_id: &str) -> super::Answer {
+fn as_request(ack: &DatagramAck, live_id: &str) -> super::Answer {
     let taken = answer(200, json!({"live_id": live_id}));
     match ack.status {
-        Status::Here => taken,
+        DatagramStatus::Here => taken,
         // A gateway that has not taken the session over has no figures for it.
-        Status::Move if ack.viewers == 0 => answer(503, json!({"code": "draining"})),
-        Status::Move => super::Answer {
+        DatagramStatus::Move if ack.viewers == 0 => answer(503, json!({"code": "draining"})),
+        DatagramStatus::Move => super::Answer {
             closes: true,
             ..taken
         },

@@ -10,11 +10,11 @@ use super::Habits;
 use super::Surroundings;
 use super::session::SessionDevice;
 use super::socket::SocketDevice;
-use crate::expectation::{Live, Place, User};
+use crate::expectation::{Live, SocketAt, User};
 
 /// What a person tells a device.
 #[derive(Debug, Clone, Copy)]
-pub enum Order {
+pub enum DeviceOrder {
     /// Join this live, and leave the present one.
     Join(Live),
     /// Leave the present live.
@@ -52,12 +52,12 @@ pub enum DeviceEvent {
     /// The gateway has answered no heartbeat for a timeout.
     Unanswered,
     /// It is no longer connected, or could not connect.
-    Ended(End),
+    Ended(DeviceEnd),
 }
 
 /// How a device ended.
 #[derive(Debug)]
-pub enum End {
+pub enum DeviceEnd {
     /// On the person's order.
     Asked,
     /// The gateway refused the connection, and perhaps said when to retry.
@@ -75,9 +75,9 @@ pub struct Device<S> {
     /// Which of the person's devices it is.
     pub number: usize,
     /// The place that it takes.
-    pub place: Place,
+    pub place: SocketAt,
     /// What its person tells it.
-    pub orders: Receiver<Order>,
+    pub orders: Receiver<DeviceOrder>,
     /// Where it tells its person something.
     pub tell: Sender<(u64, DeviceEvent)>,
     /// The live that it asks for when it connects.

@@ -10,8 +10,8 @@ use rand::{RngExt, SeedableRng};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep_until};
 
-use super::device::{Device, DeviceEvent, End, Order, Silence};
-use super::truth::Crowd;
+use super::device::{Device, DeviceEnd, DeviceEvent, DeviceOrder, Silence};
+use super::truth::CrowdState;
 use super::{CrowdEvent, Habits, Mode, Surroundings, derived};
 use crate::expectation::{Live, User};
 
@@ -26,7 +26,7 @@ const CHANNEL_CAPACITY: usize = 16;
 struct Handle {
     socket: u64,
     gateway: usize,
-    orders: Sender<Order>,
+    orders: Sender<DeviceOrder>,
     live: Option<Live>,
     /// The last order is not carried out yet.
     busy: bool,
@@ -39,14 +39,14 @@ impl Handle {
         !self.busy && self.moves.is_none()
     }
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: DeviceOrder) {
         // A device that has ended says so.
         let _ = self.orders.try_send(order);
     }
 }
 
 /// What a person wants of one device.
-struct Slot {
+struct DevicePlan {
     habits: Habits,
     want: Option<Live>,
     /// The next order is not given before.
@@ -58,7 +58,7 @@ struct Slot {
     last: Option<usize>,
 }
 
-impl Slot {
+impl DevicePlan {
     fn wants(&mut self, live: Live, due: Instant) {
         (self.want, self.back, self.due) = (Some(live), None, due);
     }
@@ -70,14 +70,14 @@ impl Slot {
     }
 
     /// Orders the device to end.
-    fn drop_device(&mut self, order: Order) {
+    fn drop_device(&mut self, order: DeviceOrder) {
         if let Some(device) = self.device.take() {
             device.order(order);
         }
     }
 
     /// Whether the device is where it should be, as far as that can be.
-    fn is_settled(&self, crowd: &Crowd) -> bool {
+    fn is_settled(&self, crowd: &CrowdState) -> bool {
         match (&self.device, self.want) {
             (None, want) => want.is_none(),
             (Some(device), _) if !device.is_free() => false,
@@ -108,7 +108,7 @@ pub struct Person<S: Surroundings> {
     surroundings: Arc<S>,
     user: User,
     rng: StdRng,
-    slots: Vec<Slot>,
+    slots: Vec<DevicePlan>,
     told: Receiver<(u64, DeviceEvent)>,
     tell: Sender<(u64, DeviceEvent)>,
     next_act: Instant,
@@ -122,7 +122,7 @@ impl<S: Surroundings> Person<S> {
         let rng = StdRng::seed_from_u64(derived(customs.seed, &format!("person {user}")));
         let (tell, told) = channel(CHANNEL_CAPACITY);
         let now = Instant::now();
-        let slot = |device: usize| Slot {
+        let slot = |device: usize| DevicePlan {
             habits: surroundings.habits(user, device),
             want: None,
             due: now + Duration::from_secs_f64(f64::from(user) / customs.ramp),
@@ -159,7 +159,7 @@ impl<S: Surroundings> Person<S> {
             let present = *mode.borrow_and_update();
             if present == Mode::GoHome {
                 for slot in &mut self.slots {
-                    slot.drop_device(Order::Close);
+                    slot.drop_device(DeviceOrder::Close);
                 }
                 return;
             }
@@ -189,7 +189,7 @@ impl<S: Surroundings> Person<S> {
         }
     }
 
-    fn crowd(&self) -> &Crowd {
+    fn crowd(&self) -> &CrowdState {
         self.surroundings.crowd()
     }
 
@@ -280,7 +280,7 @@ impl<S: Surroundings> Person<S> {
         }
         let moves = slot.device.as_ref().and_then(|device| device.moves);
         if moves.is_some_and(|when| when <= now) {
-            slot.drop_device(Order::Close);
+            slot.drop_device(DeviceOrder::Close);
         }
         if slot.due > now || slot.is_settled(crowd) {
             return;
@@ -290,11 +290,11 @@ impl<S: Surroundings> Person<S> {
             // Nobody asks for a closed live: it may open again.
             (Some(device), Some(live)) if device.is_free() && crowd.epoch(live).is_some() => {
                 device.busy = true;
-                device.order(Order::Join(live));
+                device.order(DeviceOrder::Join(live));
             }
             (Some(device), None) if device.is_free() => {
                 device.busy = true;
-                device.order(Order::Leave);
+                device.order(DeviceOrder::Leave);
             }
             _ => {}
         }
@@ -331,7 +331,8 @@ impl<S: Surroundings> Person<S> {
     }
 
     fn hear(&mut self, socket: u64, told: DeviceEvent) {
-        let is_of = |slot: &Slot| matches!(&slot.device, Some(device) if device.socket == socket);
+        let is_of =
+            |slot: &DevicePlan| matches!(&slot.device, Some(device) if device.socket == socket);
         let Some(at) = self.slots.iter().position(is_of) else {
             return;
         };
@@ -356,7 +357,7 @@ impl<S: Surroundings> Person<S> {
             DeviceEvent::MoveAfter(after) => device.moves = Some(Instant::now() + after),
             DeviceEvent::Unanswered if coin => {
                 slot.due = Instant::now();
-                slot.drop_device(Order::Vanish(Silence::Hangup));
+                slot.drop_device(DeviceOrder::Vanish(Silence::Hangup));
             }
             DeviceEvent::Unanswered => {}
             DeviceEvent::Ended(end) => {
@@ -368,7 +369,7 @@ impl<S: Surroundings> Person<S> {
     }
 
     /// A device is no longer connected.
-    fn ended(&mut self, at: usize, end: &End, moved: bool) {
+    fn ended(&mut self, at: usize, end: &DeviceEnd, moved: bool) {
         let again = self.within(300, 1_500);
         let soon = self.within(0, 3_000);
         let stays_away = self.rng.random_bool(0.4) && !self.surroundings.must_return(self.user);
@@ -376,18 +377,18 @@ impl<S: Surroundings> Person<S> {
         let insists = self.surroundings.is_first_crowded();
         let slot = &mut self.slots[at];
         match end {
-            End::Asked => {}
-            End::Refused(after) => {
+            DeviceEnd::Asked => {}
+            DeviceEnd::Refused(after) => {
                 slot.due = after.map_or(again, |after| Instant::now() + after);
                 // With one crowded gateway all people insist on it.
                 slot.last = slot.last.filter(|_| !insists);
             }
-            End::Lost if moved => slot.due = Instant::now(),
+            DeviceEnd::Lost if moved => slot.due = Instant::now(),
             // Some people return at once. Peers must sweep those who return much later.
-            End::Lost if stays_away => {
+            DeviceEnd::Lost if stays_away => {
                 slot.away_until(Instant::now() + timing.killed() + timing.refresh);
             }
-            End::Lost => slot.due = soon,
+            DeviceEnd::Lost => slot.due = soon,
         }
     }
 
@@ -397,7 +398,7 @@ impl<S: Surroundings> Person<S> {
         match event {
             CrowdEvent::Vanish(third, away) if self.user % 3 == third % 3 => {
                 for slot in &mut self.slots {
-                    slot.drop_device(Order::Vanish(silence));
+                    slot.drop_device(DeviceOrder::Vanish(silence));
                     slot.away_until(Instant::now() + away);
                 }
             }
@@ -406,7 +407,7 @@ impl<S: Surroundings> Person<S> {
                 let is_there = |device: &Handle| device.gateway == gateway;
                 for slot in &mut self.slots {
                     if slot.device.as_ref().is_some_and(is_there) {
-                        slot.drop_device(Order::Vanish(Silence::Hangup));
+                        slot.drop_device(DeviceOrder::Vanish(Silence::Hangup));
                         slot.due = back;
                     }
                 }
@@ -420,7 +421,7 @@ impl<S: Surroundings> Person<S> {
         let is_away = |device: &Handle| device.gateway != home;
         let slot = &mut self.slots[0];
         if is_up && slot.device.as_ref().is_some_and(is_away) {
-            slot.drop_device(Order::Close);
+            slot.drop_device(DeviceOrder::Close);
             slot.due = Instant::now();
         }
     }
@@ -455,23 +456,23 @@ impl<S: Surroundings> Person<S> {
             35..65 => {
                 let device = slot.device.as_ref();
                 match device.filter(|_| slot.habits.falls_silent && die % 2 == 0) {
-                    Some(device) => device.order(Order::FallSilent(silent_for)),
+                    Some(device) => device.order(DeviceOrder::FallSilent(silent_for)),
                     None => {
-                        slot.drop_device(Order::Vanish(silence));
+                        slot.drop_device(DeviceOrder::Vanish(silence));
                         slot.due = now;
                     }
                 }
             }
             65..75 => {
-                slot.drop_device(Order::Vanish(silence));
+                slot.drop_device(DeviceOrder::Vanish(silence));
                 slot.away_until(later);
             }
             75..90 => {
-                slot.drop_device(Order::Close);
+                slot.drop_device(DeviceOrder::Close);
                 slot.away_until(soon);
             }
             _ => {
-                slot.drop_device(Order::Close);
+                slot.drop_device(DeviceOrder::Close);
                 slot.due = now;
             }
         }
@@ -487,9 +488,9 @@ impl<S: Surroundings> Person<S> {
             return slot.wants(live, Instant::now());
         }
         let order = if coin {
-            Order::Close
+            DeviceOrder::Close
         } else {
-            Order::Vanish(silence)
+            DeviceOrder::Vanish(silence)
         };
         slot.drop_device(order);
         slot.want = None;

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::datagrams::Datagrams;
-use super::device::{Device, DeviceEvent, End, Order};
-use super::truth::Crowd;
-use super::{Answer, Asked, Habits, Mode, Surroundings};
-use crate::expectation::{Beat, How, Live, Place, User};
+use super::device::{Device, DeviceEnd, DeviceEvent, DeviceOrder};
+use super::truth::CrowdState;
+use super::{Answer, Habits, Mode, Outcome, Surroundings};
+use crate::expectation::{Beat, How, Live, SocketAt, User};
 
 /// A beat that no gateway took is sent again within this.
 const AGAIN_WITHIN: Duration = Duration::from_secs(1);
@@ -49,13 +49,13 @@ pub struct OldId {
 
 /// A place of a session on a gateway, with the answer to its last beat there.
 #[derive(Debug, Clone, Copy)]
-struct Seat {
-    place: Place,
+struct SessionSeat {
+    place: SocketAt,
     answered: Instant,
 }
 
 /// A session, as its device knows it.
-struct Session {
+struct OwnSession {
     /// What the gateways call it.
     id: String,
     live: Live,
@@ -63,10 +63,10 @@ struct Session {
     /// than its back end does.
     epoch: u64,
     /// The gateways that may have it.
-    seats: BTreeMap<usize, Seat>,
+    seats: BTreeMap<usize, SessionSeat>,
 }
 
-impl Session {
+impl OwnSession {
     fn path(&self) -> String {
         format!("/v1/presence/{}", self.id)
     }
@@ -87,7 +87,7 @@ impl Session {
 #[derive(Debug, Clone, Copy)]
 struct Wish {
     live: Live,
-    place: Place,
+    place: SocketAt,
     sent: Instant,
 }
 
@@ -95,7 +95,7 @@ struct Wish {
 pub(super) struct SessionDevice<S> {
     device: Device<S>,
     habits: Habits,
-    session: Option<Session>,
+    session: Option<OwnSession>,
     /// `None` if all beats are requests.
     datagrams: Option<Datagrams>,
     beat_at: Instant,
@@ -118,7 +118,7 @@ impl<S: Surroundings> SessionDevice<S> {
         }
     }
 
-    pub(super) async fn run(mut self) -> End {
+    pub(super) async fn run(mut self) -> DeviceEnd {
         match self.device.first {
             Some(live) => self.begin(live).await,
             None => self.say(DeviceEvent::Out).await,
@@ -129,21 +129,21 @@ impl<S: Surroundings> SessionDevice<S> {
             tokio::select! {
                 biased;
                 order = self.device.orders.recv() => match order {
-                    Some(Order::Join(live)) => self.join(live).await,
-                    Some(Order::Leave) => {
+                    Some(DeviceOrder::Join(live)) => self.join(live).await,
+                    Some(DeviceOrder::Leave) => {
                         self.leave().await;
                         self.say(DeviceEvent::Out).await;
                     }
-                    Some(Order::FallSilent(silence)) => self.fall_silent(silence).await,
-                    Some(Order::Close) | None => {
+                    Some(DeviceOrder::FallSilent(silence)) => self.fall_silent(silence).await,
+                    Some(DeviceOrder::Close) | None => {
                         self.leave().await;
-                        return End::Asked;
+                        return DeviceEnd::Asked;
                     }
-                    Some(Order::Vanish(_)) => {
+                    Some(DeviceOrder::Vanish(_)) => {
                         if let Some(session) = self.session.take() {
                             self.abandon(session);
                         }
-                        return End::Asked;
+                        return DeviceEnd::Asked;
                     }
                 },
                 () = sleep_until(beat_at), if beats => self.beat().await,
@@ -155,7 +155,7 @@ impl<S: Surroundings> SessionDevice<S> {
         self.device.say(told).await;
     }
 
-    fn crowd(&self) -> &Crowd {
+    fn crowd(&self) -> &CrowdState {
         self.device.surroundings.crowd()
     }
 
@@ -183,7 +183,7 @@ impl<S: Surroundings> SessionDevice<S> {
         self.beat_at = Instant::now() + AGAIN_WITHIN.mul_f64(self.device.rng.random());
     }
 
-    async fn ask(&self, gateway: usize, method: Method, path: &str, body: &Value) -> Asked {
+    async fn ask(&self, gateway: usize, method: Method, path: &str, body: &Value) -> Outcome {
         let surroundings = &self.device.surroundings;
         let asked = surroundings.ask(gateway, method.clone(), path, body).await;
         self.note(gateway, &format!("{method} {body}: {}", status(&asked)));
@@ -235,11 +235,11 @@ impl<S: Surroundings> SessionDevice<S> {
         );
         let body = self.body(live);
         let how = match self.ask(gateway, Method::POST, &path, &body).await {
-            Asked::Answered(answer) if answer.status == 201 => {
+            Outcome::Answered(answer) if answer.status == 201 => {
                 return self.is_in(wish, &answer).await;
             }
-            Asked::Answered(_) | Asked::Nobody => How::Left,
-            Asked::Unanswered => {
+            Outcome::Answered(_) | Outcome::Nobody => How::Left,
+            Outcome::Unanswered => {
                 self.crowd().seen_late(self.user());
                 How::Unanswered
             }
@@ -268,11 +268,11 @@ impl<S: Surroundings> SessionDevice<S> {
         let answered = Instant::now();
         self.crowd()
             .beaten(user, live, epoch, place, Beat { sent, answered });
-        self.session = Some(Session {
+        self.session = Some(OwnSession {
             id: id.to_owned(),
             live,
             epoch,
-            seats: BTreeMap::from([(place.gateway, Seat { place, answered })]),
+            seats: BTreeMap::from([(place.gateway, SessionSeat { place, answered })]),
         });
         self.take_ticket(answer);
         self.connected = Some(place.gateway);
@@ -311,27 +311,27 @@ impl<S: Surroundings> SessionDevice<S> {
         self.crowd().beating(user, live, place);
         let sent = Instant::now();
         match self.ask_to_stay(gateway, &session).await {
-            Asked::Answered(answer) if answer.status == 200 => {
+            Outcome::Answered(answer) if answer.status == 200 => {
                 self.heard(&mut session, place, sent, &answer);
             }
-            Asked::Answered(answer) if is_over(&answer) => {
+            Outcome::Answered(answer) if is_over(&answer) => {
                 self.is_unknown(&session, place);
                 self.abandon(session);
                 return self.say(DeviceEvent::Closed).await;
             }
-            Asked::Answered(_) => {
+            Outcome::Answered(_) => {
                 self.crowd().refused(user, live, place);
                 self.crowd().seen_somewhere(user);
                 self.connected = None;
                 self.stops = Some(gateway);
                 self.tries_again_soon();
             }
-            Asked::Nobody => {
+            Outcome::Nobody => {
                 self.crowd().refused(user, live, place);
                 self.connected = None;
                 self.tries_again_soon();
             }
-            Asked::Unanswered => {
+            Outcome::Unanswered => {
                 self.crowd().unanswered(user, live, place);
                 self.connected = None;
                 self.tries_again_soon();
@@ -341,7 +341,7 @@ impl<S: Surroundings> SessionDevice<S> {
     }
 
     /// Sends a beat, by datagram or as a request.
-    async fn ask_to_stay(&mut self, gateway: usize, session: &Session) -> Asked {
+    async fn ask_to_stay(&mut self, gateway: usize, session: &OwnSession) -> Outcome {
         let surroundings = self.device.surroundings.clone();
         if let Some(datagrams) = &mut self.datagrams
             && self.device.rng.random_bool(0.9)
@@ -355,7 +355,7 @@ impl<S: Surroundings> SessionDevice<S> {
                 Ok(asked) => return asked,
                 Err(why) => {
                     surroundings.session_is_wrong(self.user(), session.live, gateway, &why);
-                    return Asked::Unanswered;
+                    return Outcome::Unanswered;
                 }
             }
         }
@@ -364,7 +364,7 @@ impl<S: Surroundings> SessionDevice<S> {
     }
 
     /// The session's place on a gateway.
-    fn place(&self, session: &Session, gateway: usize) -> Place {
+    fn place(&self, session: &OwnSession, gateway: usize) -> SocketAt {
         match session.seats.get(&gateway) {
             Some(seat) if seat.place.start == self.crowd().start_of(gateway) => seat.place,
             _ => self.crowd().place(gateway),
@@ -372,17 +372,17 @@ impl<S: Surroundings> SessionDevice<S> {
     }
 
     /// A gateway has taken a beat, and has the session from now on.
-    fn is_taken(&self, session: &mut Session, place: Place, sent: Instant) {
+    fn is_taken(&self, session: &mut OwnSession, place: SocketAt, sent: Instant) {
         let answered = Instant::now();
         let beat = Beat { sent, answered };
         self.crowd()
             .beaten(self.user(), session.live, session.epoch, place, beat);
         session
             .seats
-            .insert(place.gateway, Seat { place, answered });
+            .insert(place.gateway, SessionSeat { place, answered });
     }
 
-    fn heard(&mut self, session: &mut Session, place: Place, sent: Instant, answer: &Answer) {
+    fn heard(&mut self, session: &mut OwnSession, place: SocketAt, sent: Instant, answer: &Answer) {
         let name = self.device.surroundings.name_of_live(session.live);
         if answer.body["live_id"] != name.as_str() {
             let why = format!("a beat for {name} was answered {}", answer.body);
@@ -406,7 +406,7 @@ impl<S: Surroundings> SessionDevice<S> {
     }
 
     /// A gateway does not know the session, or says that it has ended.
-    fn is_unknown(&self, session: &Session, place: Place) {
+    fn is_unknown(&self, session: &OwnSession, place: SocketAt) {
         let (crowd, user) = (self.crowd(), self.user());
         let is_open = crowd.epoch(session.live) == Some(session.epoch);
         if is_open && !self.device.surroundings.may_forget(user, place) {
@@ -416,7 +416,7 @@ impl<S: Surroundings> SessionDevice<S> {
         crowd.seen_somewhere(user);
     }
 
-    fn is_wrong(&self, live: Live, place: Place, why: &str) {
+    fn is_wrong(&self, live: Live, place: SocketAt, why: &str) {
         let surroundings = &self.device.surroundings;
         surroundings.session_is_wrong(self.user(), live, place.gateway, why);
     }
@@ -441,11 +441,11 @@ impl<S: Surroundings> SessionDevice<S> {
         };
         self.datagrams = None;
         match asked {
-            Asked::Answered(answer) if answer.status == 204 => {
+            Outcome::Answered(answer) if answer.status == 204 => {
                 surroundings.id_is_over(session.old_id(self.user(), gateway, true));
                 self.left_everywhere(session, gateway);
             }
-            Asked::Unanswered => {
+            Outcome::Unanswered => {
                 self.crowd().seen_late(self.user());
                 self.abandon(session);
             }
@@ -454,17 +454,17 @@ impl<S: Surroundings> SessionDevice<S> {
     }
 
     /// From now on some gateways may not have the session.
-    fn doubt(&self, session: &Session) {
+    fn doubt(&self, session: &OwnSession) {
         for seat in session.seats.values() {
             self.crowd().leaving(self.user(), session.live, seat.place);
         }
     }
 
     /// Nobody sends a beat of the session any more.
-    fn abandon(&mut self, session: Session) {
+    fn abandon(&mut self, session: OwnSession) {
         self.datagrams = None;
         let (crowd, user) = (self.crowd(), self.user());
-        for Seat { place, answered } in session.seats.into_values() {
+        for SessionSeat { place, answered } in session.seats.into_values() {
             crowd.left_at(user, session.live, place, How::Vanished, answered);
             crowd.disconnected(place);
         }
@@ -472,7 +472,7 @@ impl<S: Surroundings> SessionDevice<S> {
 
     /// The session left its live through a gateway. One that is told so gives it up there as well;
     /// one that may not have been told gives it up later.
-    fn left_everywhere(&self, session: Session, through: usize) {
+    fn left_everywhere(&self, session: OwnSession, through: usize) {
         let surroundings = self.device.surroundings.clone();
         let user = self.user();
         let left_at = Instant::now();
@@ -480,7 +480,7 @@ impl<S: Surroundings> SessionDevice<S> {
             sleep(TOLD_WITHIN).await;
             let crowd = surroundings.crowd();
             let is_told = surroundings.is_sound(through) && crowd.is_up(through);
-            for Seat { place, .. } in session.seats.into_values() {
+            for SessionSeat { place, .. } in session.seats.into_values() {
                 let is_told = is_told && surroundings.is_sound(place.gateway);
                 let how = if place.gateway == through || is_told {
                     How::Left
@@ -505,7 +505,7 @@ impl<S: Surroundings> SessionDevice<S> {
     }
 
     /// Goes to another live. The session has another id from then on.
-    async fn switch(&mut self, mut session: Session, live: Live) {
+    async fn switch(&mut self, mut session: OwnSession, live: Live) {
         let Some(gateway) = self.gateway() else {
             let still_in = Some(session.live);
             self.session = Some(session);
@@ -517,7 +517,7 @@ impl<S: Surroundings> SessionDevice<S> {
         self.crowd().beating(user, session.live, here);
         let wish = self.wish(gateway, live);
         // A gateway takes the beat before it looks for the other live.
-        let seat = Seat {
+        let seat = SessionSeat {
             place: here,
             answered: wish.sent,
         };
@@ -525,24 +525,24 @@ impl<S: Surroundings> SessionDevice<S> {
         let path = session.path();
         let body = self.body(live);
         match self.ask(gateway, Method::POST, &path, &body).await {
-            Asked::Answered(answer) if answer.status == 200 => {
+            Outcome::Answered(answer) if answer.status == 200 => {
                 let old = session.old_id(user, gateway, false);
                 self.device.surroundings.id_is_over(old);
                 self.left_everywhere(session, gateway);
                 return self.is_in(wish, &answer).await;
             }
-            Asked::Answered(answer) if is_over(&answer) => {
+            Outcome::Answered(answer) if is_over(&answer) => {
                 self.is_unknown(&session, here);
                 self.abandon(session);
                 return self.is_not_in(wish, How::Left, None).await;
             }
-            Asked::Unanswered => {
+            Outcome::Unanswered => {
                 // The session may have another id now.
                 self.crowd().unanswered(user, session.live, here);
                 self.abandon(session);
                 return self.is_not_in(wish, How::Unanswered, None).await;
             }
-            Asked::Answered(answer) => {
+            Outcome::Answered(answer) => {
                 // A gateway that is behind may have taken no beat.
                 self.is_taken(&mut session, here, wish.sent);
                 let code = answer.body["code"].as_str().unwrap_or_default();
@@ -550,7 +550,7 @@ impl<S: Surroundings> SessionDevice<S> {
                     self.crowd().leaving(user, session.live, here);
                 }
             }
-            Asked::Nobody => self.crowd().refused(user, session.live, here),
+            Outcome::Nobody => self.crowd().refused(user, session.live, here),
         }
         self.tries_again_soon();
         let still_in = Some(session.live);
@@ -566,11 +566,11 @@ fn is_over(answer: &Answer) -> bool {
 
 /// An answer in a word, with its code if it is a refusal.
 #[must_use]
-pub fn status(asked: &Asked) -> String {
+pub fn status(asked: &Outcome) -> String {
     match asked {
-        Asked::Nobody => "nobody listens".to_owned(),
-        Asked::Unanswered => "no answer".to_owned(),
-        Asked::Answered(answer) => match answer.body["code"].as_str() {
+        Outcome::Nobody => "nobody listens".to_owned(),
+        Outcome::Unanswered => "no answer".to_owned(),
+        Outcome::Answered(answer) => match answer.body["code"].as_str() {
             Some(code) => format!("{} {code}", answer.status),
             None => answer.status.to_string(),
         },

@@ -12,9 +12,9 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::device::{Device, DeviceEvent, End, Order, Silence};
-use super::{Refusal, Surroundings};
-use crate::expectation::{How, Live, Place, User};
+use super::device::{Device, DeviceEnd, DeviceEvent, DeviceOrder, Silence};
+use super::{CrowdRefusal, Surroundings};
+use crate::expectation::{How, Live, SocketAt, User};
 
 /// The close code by which a gateway sends its viewers elsewhere.
 const SERVICE_RESTART: u16 = 1012;
@@ -30,7 +30,7 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(3);
 
 /// A join without an answer.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct PendingJoin {
     id: u64,
     live: Live,
     epoch: Option<u64>,
@@ -38,14 +38,14 @@ struct Asked {
 
 /// What follows from a message.
 #[derive(Debug, Default)]
-struct Step {
+struct SocketStep {
     /// What to send.
     say: Option<String>,
     /// What to tell the person.
     tell: Option<DeviceEvent>,
 }
 
-impl From<DeviceEvent> for Step {
+impl From<DeviceEvent> for SocketStep {
     fn from(told: DeviceEvent) -> Self {
         Self {
             say: None,
@@ -58,8 +58,8 @@ impl From<DeviceEvent> for Step {
 struct SocketClient<S> {
     surroundings: Arc<S>,
     user: User,
-    place: Place,
-    asked: Option<Asked>,
+    place: SocketAt,
+    asked: Option<PendingJoin>,
     /// The id of a leave without an answer.
     leaving: Option<u64>,
     /// The live that it is in, or may still be in.
@@ -79,7 +79,7 @@ impl<S: Surroundings> SocketClient<S> {
         let crowd = self.surroundings.crowd();
         crowd.joining(self.user, live, self.place);
         let epoch = crowd.epoch(live);
-        self.asked = Some(Asked { id, live, epoch });
+        self.asked = Some(PendingJoin { id, live, epoch });
     }
 
     /// Asks to join a live; what to send.
@@ -112,13 +112,13 @@ impl<S: Surroundings> SocketClient<S> {
     }
 
     /// A heartbeat is due.
-    fn beat(&mut self) -> Step {
+    fn beat(&mut self) -> SocketStep {
         let since = *self.unanswered_since.get_or_insert_with(Instant::now);
         let is_late = since.elapsed() > self.surroundings.crowd().customs.timing.timeout;
         if is_late {
             self.unanswered_since = None;
         }
-        Step {
+        SocketStep {
             say: Some(r#"{"type":"heartbeat"}"#.to_owned()),
             tell: is_late.then_some(DeviceEvent::Unanswered),
         }
@@ -142,7 +142,7 @@ impl<S: Surroundings> SocketClient<S> {
         }
     }
 
-    fn hears(&mut self, text: &str) -> Step {
+    fn hears(&mut self, text: &str) -> SocketStep {
         let message = serde_json::from_str::<Value>(text).unwrap_or_default();
         let step = self.means(&message);
         let (user, place) = (self.user, self.place);
@@ -151,7 +151,7 @@ impl<S: Surroundings> SocketClient<S> {
         step
     }
 
-    fn means(&mut self, message: &Value) -> Step {
+    fn means(&mut self, message: &Value) -> SocketStep {
         let id = message["id"].as_u64();
         match message["type"].as_str().unwrap_or_default() {
             "heartbeat_ack" => self.unanswered_since = None,
@@ -169,18 +169,18 @@ impl<S: Surroundings> SocketClient<S> {
             "error" => return self.refused(id),
             _ => {}
         }
-        Step::default()
+        SocketStep::default()
     }
 
-    fn is_out(&mut self) -> Step {
+    fn is_out(&mut self) -> SocketStep {
         self.leaving = None;
         self.out(How::Left);
         DeviceEvent::Out.into()
     }
 
-    fn is_in(&mut self, message: &Value) -> Step {
-        let Some(Asked { live, epoch, .. }) = self.asked.take() else {
-            return Step::default();
+    fn is_in(&mut self, message: &Value) -> SocketStep {
+        let Some(PendingJoin { live, epoch, .. }) = self.asked.take() else {
+            return SocketStep::default();
         };
         let crowd = self.surroundings.crowd();
         let before = self.live.replace(live);
@@ -196,14 +196,14 @@ impl<S: Surroundings> SocketClient<S> {
         }
     }
 
-    fn is_over(&mut self, message: &Value) -> Step {
+    fn is_over(&mut self, message: &Value) -> SocketStep {
         let of = message["live_id"].as_str().unwrap_or_default();
         let surroundings = &self.surroundings;
         let Some(live) = self
             .live
             .take_if(|live| surroundings.name_of_live(*live) == of)
         else {
-            return Step::default();
+            return SocketStep::default();
         };
         surroundings.told_of_close(self.user, live, self.place);
         let crowd = surroundings.crowd();
@@ -213,19 +213,19 @@ impl<S: Surroundings> SocketClient<S> {
 
     /// After a failed join nobody knows whether the old seat is still taken: the device leaves
     /// that, too.
-    fn refused(&mut self, id: Option<u64>) -> Step {
+    fn refused(&mut self, id: Option<u64>) -> SocketStep {
         let Some(asked) = self
             .asked
             .take_if(|asked| id.is_none_or(|id| id == asked.id))
         else {
-            return Step::default();
+            return SocketStep::default();
         };
         if self.live != Some(asked.live) {
             let crowd = self.surroundings.crowd();
             crowd.left(self.user, asked.live, self.place, How::Left);
         }
         match self.live {
-            Some(_) => Step {
+            Some(_) => SocketStep {
                 say: Some(self.leave()),
                 tell: None,
             },
@@ -265,7 +265,7 @@ impl<S: Surroundings> SocketDevice<S> {
         Self { device, client }
     }
 
-    pub(super) async fn run(mut self) -> End {
+    pub(super) async fn run(mut self) -> DeviceEnd {
         let Device {
             user, place, first, ..
         } = self.device;
@@ -287,19 +287,19 @@ impl<S: Surroundings> SocketDevice<S> {
             }
             Err(refusal) => {
                 let (how, after) = match refusal {
-                    Refusal::Nobody => (How::Left, None),
+                    CrowdRefusal::Nobody => (How::Left, None),
                     // A frozen gateway may read the request later.
-                    Refusal::Perhaps(after) => (How::Unanswered, after),
+                    CrowdRefusal::Perhaps(after) => (How::Unanswered, after),
                 };
                 if let Some(live) = first {
                     crowd.left(user, live, place, how);
                 }
-                End::Refused(after)
+                DeviceEnd::Refused(after)
             }
         }
     }
 
-    async fn stay(&mut self, mut socket: WebSocketStream<S::Stream>) -> End {
+    async fn stay(&mut self, mut socket: WebSocketStream<S::Stream>) -> DeviceEnd {
         let beat = self.device.surroundings.crowd().customs.timing.heartbeat;
         // The devices' heartbeats are spread over the interval.
         let first = beat.mul_f64((self.device.place.socket % 97) as f64 / 97.0);
@@ -313,17 +313,17 @@ impl<S: Surroundings> SocketDevice<S> {
                     Some(Ok(Message::Close(frame))) => {
                         let code = frame.map(|frame| frame.code.into());
                         self.client.lost(code, "a close frame");
-                        return End::Lost;
+                        return DeviceEnd::Lost;
                     }
                     Some(Ok(_)) => continue,
                     other => return self.ended(other.and_then(Result::err)),
                 },
                 order = self.device.orders.recv() => match order {
-                    Some(Order::Join(live)) => Step { say: Some(self.client.join(live)), tell: None },
-                    Some(Order::Leave) => Step { say: Some(self.client.leave()), tell: None },
-                    Some(Order::FallSilent(_)) => continue,
-                    Some(Order::Vanish(silence)) => return self.vanish(silence, socket),
-                    Some(Order::Close) | None => return self.close(socket).await,
+                    Some(DeviceOrder::Join(live)) => SocketStep { say: Some(self.client.join(live)), tell: None },
+                    Some(DeviceOrder::Leave) => SocketStep { say: Some(self.client.leave()), tell: None },
+                    Some(DeviceOrder::FallSilent(_)) => continue,
+                    Some(DeviceOrder::Vanish(silence)) => return self.vanish(silence, socket),
+                    Some(DeviceOrder::Close) | None => return self.close(socket).await,
                 },
                 _ = beats.tick() => self.client.beat(),
             };
@@ -337,13 +337,13 @@ impl<S: Surroundings> SocketDevice<S> {
         }
     }
 
-    fn ended(&mut self, error: Option<Error>) -> End {
+    fn ended(&mut self, error: Option<Error>) -> DeviceEnd {
         let why = error.map_or_else(|| "no close frame".to_owned(), |error| error.to_string());
         self.client.lost(None, &why);
-        End::Lost
+        DeviceEnd::Lost
     }
 
-    fn vanish(&mut self, silence: Silence, socket: WebSocketStream<S::Stream>) -> End {
+    fn vanish(&mut self, silence: Silence, socket: WebSocketStream<S::Stream>) -> DeviceEnd {
         self.client.out(How::Vanished);
         if silence == Silence::Limbo {
             let kept = self.device.surroundings.crowd().customs.timing.timeout * 2;
@@ -352,10 +352,10 @@ impl<S: Surroundings> SocketDevice<S> {
                 drop(socket);
             });
         }
-        End::Asked
+        DeviceEnd::Asked
     }
 
-    async fn close(&mut self, mut socket: WebSocketStream<S::Stream>) -> End {
+    async fn close(&mut self, mut socket: WebSocketStream<S::Stream>) -> DeviceEnd {
         let may_lose = self.device.surroundings.crowd().may_lose(self.device.place);
         let normal = CloseFrame {
             code: CloseCode::Normal,
@@ -366,7 +366,7 @@ impl<S: Surroundings> SocketDevice<S> {
             .out(if may_lose { How::Moved } else { How::Left });
         let rest = async { while socket.next().await.is_some_and(|read| read.is_ok()) {} };
         let _ = timeout(CLOSED_WITHIN, rest).await;
-        End::Asked
+        DeviceEnd::Asked
     }
 }
 

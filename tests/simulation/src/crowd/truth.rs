@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{CrowdEvent, Mode};
 use crate::expectation::{
-    Beat, Expectation, How, Live, NOBODY, Place, Rules, Trouble, User, Wrong,
+    Beat, Expectation, How, Live, NOBODY, Rules, SocketAt, Trouble, User, Wrong,
 };
 use crate::timing::Timing;
 
@@ -55,7 +55,7 @@ pub struct LiveTruth {
 #[derive(Debug)]
 pub struct Online {
     /// Where it is.
-    pub place: Place,
+    pub place: SocketAt,
     /// Whose it is.
     pub user: User,
     since: Instant,
@@ -67,7 +67,7 @@ pub struct Online {
 #[derive(Debug, Clone, Copy)]
 pub struct Belief {
     /// Where it is.
-    pub place: Place,
+    pub place: SocketAt,
     /// Whose it is.
     pub user: User,
     /// The live.
@@ -102,7 +102,7 @@ pub struct Truth {
 
 /// A gateway, as people find it.
 #[derive(Debug, Default)]
-struct Spot {
+struct KnownGateway {
     /// How often it was started.
     start: AtomicU32,
     is_up: AtomicBool,
@@ -129,7 +129,7 @@ pub struct Customs {
 
 /// What all people of a crowd share.
 #[derive(Debug)]
-pub struct Crowd {
+pub struct CrowdState {
     /// How they are.
     pub customs: Customs,
     /// What they do now.
@@ -138,7 +138,7 @@ pub struct Crowd {
     pub events: broadcast::Sender<CrowdEvent>,
     /// How many people are not where they want to be.
     pub unsettled: AtomicUsize,
-    spots: Vec<Spot>,
+    spots: Vec<KnownGateway>,
     connections: AtomicU64,
     truth: Mutex<Truth>,
 }
@@ -241,12 +241,12 @@ impl Truth {
             .flat_map(|live| live.expectations.values_mut())
     }
 
-    fn is_dead(&self, place: Place) -> bool {
+    fn is_dead(&self, place: SocketAt) -> bool {
         self.dead.contains(&(place.gateway, place.start))
     }
 }
 
-impl Crowd {
+impl CrowdState {
     /// Nobody is there, and no gateway runs.
     #[must_use]
     pub fn new(customs: Customs) -> Self {
@@ -273,7 +273,7 @@ impl Crowd {
             mode: watch::Sender::new(Mode::Rest),
             events: broadcast::Sender::new(64),
             unsettled: AtomicUsize::new(0),
-            spots: (0..gateways).map(|_| Spot::default()).collect(),
+            spots: (0..gateways).map(|_| KnownGateway::default()).collect(),
             connections: AtomicU64::new(1),
             truth: Mutex::new(truth),
         }
@@ -290,8 +290,8 @@ impl Crowd {
     }
 
     /// The place of a new connection.
-    pub fn place(&self, gateway: usize) -> Place {
-        Place {
+    pub fn place(&self, gateway: usize) -> SocketAt {
+        SocketAt {
             socket: self.connections.fetch_add(1, Ordering::Relaxed),
             gateway,
             start: self.start_of(gateway),
@@ -314,7 +314,7 @@ impl Crowd {
     }
 
     /// Whether a connection there may end without a broken promise.
-    pub fn may_lose(&self, place: Place) -> bool {
+    pub fn may_lose(&self, place: SocketAt) -> bool {
         self.start_of(place.gateway) != place.start || !self.is_up(place.gateway)
     }
 
@@ -340,7 +340,7 @@ impl Crowd {
     pub fn ended(&self, gateway: usize, how: How) {
         self.set_up(gateway, false);
         let start = self.start_of(gateway);
-        let is_there = |place: &Place| (place.gateway, place.start) == (gateway, start);
+        let is_there = |place: &SocketAt| (place.gateway, place.start) == (gateway, start);
         let mut truth = self.truth();
         truth.dead.insert((gateway, start));
         truth.rules.runs_since[gateway] = None;
@@ -410,7 +410,7 @@ impl Crowd {
         }
     }
 
-    fn with(&self, live: Live, user: User, place: Place, change: impl FnOnce(&mut Expectation)) {
+    fn with(&self, live: Live, user: User, place: SocketAt, change: impl FnOnce(&mut Expectation)) {
         let mut truth = self.truth();
         if !truth.is_dead(place) {
             change(truth.lives[live].expectations.entry(user).or_default());
@@ -418,7 +418,7 @@ impl Crowd {
     }
 
     /// Somebody is connected, in a live or not.
-    pub fn connected(&self, user: User, place: Place) {
+    pub fn connected(&self, user: User, place: SocketAt) {
         let mut truth = self.truth();
         if !truth.is_dead(place) {
             let online = Online {
@@ -432,7 +432,7 @@ impl Crowd {
     }
 
     /// The connection is no more.
-    pub fn disconnected(&self, place: Place) {
+    pub fn disconnected(&self, place: SocketAt) {
         let mut truth = self.truth();
         if let Some(online) = truth.online.remove(&place.socket) {
             truth.note_end(&online);
@@ -440,13 +440,13 @@ impl Crowd {
     }
 
     /// A join is on its way.
-    pub fn joining(&self, user: User, live: Live, place: Place) {
+    pub fn joining(&self, user: User, live: Live, place: SocketAt) {
         self.with(live, user, place, |expectation| expectation.joining(place));
     }
 
     /// The gateway said `joined` to what was asked in that epoch. False if it must be asked again,
     /// because the live has closed in between.
-    pub fn joined(&self, user: User, live: Live, place: Place, epoch: Option<u64>) -> bool {
+    pub fn joined(&self, user: User, live: Live, place: SocketAt, epoch: Option<u64>) -> bool {
         let current = self.epoch(live).filter(|now| epoch == Some(*now));
         self.with(live, user, place, |expectation| match current {
             Some(_) => expectation.joined(place, Instant::now()),
@@ -468,18 +468,18 @@ impl Crowd {
     }
 
     /// The user has begun to leave.
-    pub fn leaving(&self, user: User, live: Live, place: Place) {
+    pub fn leaving(&self, user: User, live: Live, place: SocketAt) {
         self.truth().beliefs.remove(&place.socket);
         self.with(live, user, place, |expectation| expectation.leaving(place));
     }
 
     /// The user has left, in this way.
-    pub fn left(&self, user: User, live: Live, place: Place, how: How) {
+    pub fn left(&self, user: User, live: Live, place: SocketAt, how: How) {
         self.left_at(user, live, place, how, Instant::now());
     }
 
     /// The user left at that time.
-    pub fn left_at(&self, user: User, live: Live, place: Place, how: How, at: Instant) {
+    pub fn left_at(&self, user: User, live: Live, place: SocketAt, how: How, at: Instant) {
         self.truth().beliefs.remove(&place.socket);
         self.with(live, user, place, |expectation| {
             expectation.ended(place, at, how)
@@ -487,20 +487,20 @@ impl Crowd {
     }
 
     /// A beat of a session without a socket is on its way.
-    pub fn beating(&self, user: User, live: Live, place: Place) {
+    pub fn beating(&self, user: User, live: Live, place: SocketAt) {
         self.with(live, user, place, |expectation| expectation.beating(place));
     }
 
     /// The gateway did not take a beat of a session without a socket. It may have seen the user for
     /// a moment all the same.
-    pub fn refused(&self, user: User, live: Live, place: Place) {
+    pub fn refused(&self, user: User, live: Live, place: SocketAt) {
         self.with(live, user, place, |expectation| {
             expectation.refused(place, Instant::now())
         });
     }
 
     /// The gateway has answered a beat of a session without a socket, which was in that epoch.
-    pub fn beaten(&self, user: User, live: Live, epoch: u64, place: Place, beat: Beat) {
+    pub fn beaten(&self, user: User, live: Live, epoch: u64, place: SocketAt, beat: Beat) {
         let is_sure = self.epoch(live) == Some(epoch) && !self.is_removed_lately(user);
         let timing = &self.customs.timing;
         self.with(live, user, place, |expectation| {
@@ -517,7 +517,7 @@ impl Crowd {
     }
 
     /// A request of a session without a socket was not answered.
-    pub fn unanswered(&self, user: User, live: Live, place: Place) {
+    pub fn unanswered(&self, user: User, live: Live, place: SocketAt) {
         self.with(live, user, place, |expectation| {
             expectation.unanswered(place, Instant::now())
         });

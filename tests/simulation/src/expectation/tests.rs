@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn place(socket: u64, gateway: usize) -> Place {
-    Place {
+fn place(socket: u64, gateway: usize) -> SocketAt {
+    SocketAt {
         socket,
         gateway,
         start: 1,
@@ -24,15 +24,15 @@ fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn miss(overdue: Option<Duration>) -> Verdict {
-    Verdict {
+fn miss(overdue: Option<Duration>) -> UserVerdict {
+    UserVerdict {
         wrong: Some(Wrong::Miss),
         overdue,
     }
 }
 
-fn ghost(overdue: Option<Duration>) -> Verdict {
-    Verdict {
+fn ghost(overdue: Option<Duration>) -> UserVerdict {
+    UserVerdict {
         wrong: Some(Wrong::Ghost),
         overdue,
     }

@@ -16,9 +16,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::Crowd;
+use super::LocalCrowd;
 use crate::bench::generator::order::{live, streamer, user};
-use crate::bench::naive::{self, Viewer};
+use crate::bench::naive::{self, NaiveViewer};
 use crate::bench::servers::Redis;
 
 /// Viewers that wait for Redis at one time, over all connections.
@@ -29,7 +29,7 @@ const FILLED_FOR_S: i64 = 600;
 
 /// What heartbeats cost.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cost {
+pub(super) struct BeatCost {
     /// Microseconds of Redis's CPU time per heartbeat, above idle.
     pub(super) redis_cpu: f64,
     /// Answered heartbeats per second.
@@ -37,7 +37,7 @@ pub(super) struct Cost {
 }
 
 /// Fills a Redis of its own, then sends heartbeats and measures them over `span`.
-pub(super) async fn measure(crowd: Crowd, span: Duration) -> anyhow::Result<Cost> {
+pub(super) async fn measure(crowd: LocalCrowd, span: Duration) -> anyhow::Result<BeatCost> {
     let redis = Redis::start().await?;
     redis.follow(crowd.viewers, crowd.lives).await?;
     fill(&redis, crowd).await?;
@@ -64,14 +64,14 @@ pub(super) async fn measure(crowd: Crowd, span: Duration) -> anyhow::Result<Cost
         ended??;
     }
     ensure!(answered > 0, "no heartbeat was answered in {span:?}");
-    Ok(Cost {
+    Ok(BeatCost {
         redis_cpu: (work.cpu - idle * work.seconds) * 1e6 / answered as f64,
         per_second: answered as f64 / work.seconds,
     })
 }
 
 /// Makes every viewer a member, as a round of heartbeats would.
-async fn fill(redis: &Redis, crowd: Crowd) -> anyhow::Result<()> {
+async fn fill(redis: &Redis, crowd: LocalCrowd) -> anyhow::Result<()> {
     let client = &redis.client;
     let lives = crowd.lives.min(crowd.viewers);
     let fills = (0..lives).map(|number| async move {
@@ -93,7 +93,7 @@ async fn fill(redis: &Redis, crowd: Crowd) -> anyhow::Result<()> {
 /// The heartbeats of a crowd, one after the other, each when it is due. All senders share the
 /// sequence.
 struct Beats {
-    crowd: Crowd,
+    crowd: LocalCrowd,
     began: Instant,
     next: AtomicU64,
     answered: AtomicU64,
@@ -101,7 +101,7 @@ struct Beats {
 
 impl Beats {
     async fn send(self: Arc<Self>, redis: Pool) -> anyhow::Result<()> {
-        let Crowd {
+        let LocalCrowd {
             viewers,
             lives,
             every,
@@ -113,7 +113,7 @@ impl Beats {
             tokio::time::sleep_until(due).await;
             let number = (beat % viewers as u64) as usize;
             let live_number = number % lives;
-            let viewer = Viewer::new(user(number), &live(live_number), &streamer(live_number));
+            let viewer = NaiveViewer::new(user(number), &live(live_number), &streamer(live_number));
             let heard = viewer.heartbeat(&redis).await?;
             ensure!(heard.fan && heard.fans > 0, "{} is no fan", user(number));
             self.answered.fetch_add(1, Ordering::Relaxed);

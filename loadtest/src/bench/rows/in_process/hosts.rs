@@ -11,7 +11,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use super::{Clients, Crowd, InProcessGateway, JOIN_DEADLINE, own_cpu};
+use super::{ClientThread, InProcessGateway, JOIN_DEADLINE, LocalCrowd, own_cpu};
 use crate::bench::child::{Child, end};
 use crate::bench::servers::Redis;
 
@@ -27,11 +27,11 @@ const ORDER_DEADLINE: Duration = JOIN_DEADLINE.saturating_add(Duration::from_sec
 
 /// What the bench tells a process.
 #[derive(Debug, Serialize, Deserialize)]
-enum Order {
+enum HostOrder {
     /// Start the gateway with these rounds of the crowd; a round is one viewer of each live.
     Start {
         redis: String,
-        crowd: Crowd,
+        crowd: LocalCrowd,
         rounds: Range<usize>,
     },
     /// Open every `step`th live from `first` on.
@@ -54,7 +54,7 @@ struct Reading {
 
 /// The work, per second, while viewers only send heartbeats.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Work {
+pub(super) struct HostWork {
     pub(super) heartbeats: f64,
     /// Cores that Redis uses, idle time included.
     pub(super) redis_cpu: f64,
@@ -65,12 +65,16 @@ pub(super) struct Work {
 }
 
 /// The processes; they end when this is dropped.
-pub(super) struct Hosts(Vec<Child<Order, Reading>>);
+pub(super) struct BenchHosts(Vec<Child<HostOrder, Reading>>);
 
-impl Hosts {
+impl BenchHosts {
     /// Starts this many gateways, spreads the viewers of each live evenly over them, and opens the
     /// lives.
-    pub(super) async fn start(redis: &Redis, crowd: Crowd, count: usize) -> anyhow::Result<Self> {
+    pub(super) async fn start(
+        redis: &Redis,
+        crowd: LocalCrowd,
+        count: usize,
+    ) -> anyhow::Result<Self> {
         let hosts = (0..count)
             .map(|_| Child::start(SUBCOMMAND))
             .collect::<anyhow::Result<_>>()?;
@@ -78,14 +82,14 @@ impl Hosts {
         let rounds =
             |host: usize| crowd.per_live() * host / count..crowd.per_live() * (host + 1) / count;
         hosts
-            .all(|host| Order::Start {
+            .all(|host| HostOrder::Start {
                 redis: redis.url(),
                 crowd,
                 rounds: rounds(host),
             })
             .await?;
         hosts
-            .all(|host| Order::Open {
+            .all(|host| HostOrder::Open {
                 first: host,
                 step: count,
             })
@@ -95,17 +99,21 @@ impl Hosts {
 
     pub(super) async fn join(&mut self) -> anyhow::Result<()> {
         let at_once = JOINING_AT_ONCE / self.0.len() as u64;
-        self.all(|_| Order::Join { at_once }).await.map(drop)
+        self.all(|_| HostOrder::Join { at_once }).await.map(drop)
     }
 
     /// Measures the work over this time.
-    pub(super) async fn measure(&mut self, redis: &Redis, span: Duration) -> anyhow::Result<Work> {
-        let before = self.all(|_| Order::Read).await?;
+    pub(super) async fn measure(
+        &mut self,
+        redis: &Redis,
+        span: Duration,
+    ) -> anyhow::Result<HostWork> {
+        let before = self.all(|_| HostOrder::Read).await?;
         let begun = redis.read().await?;
         tokio::time::sleep(span).await;
-        let after = self.all(|_| Order::Read).await?;
+        let after = self.all(|_| HostOrder::Read).await?;
         let work = redis.since(&begun).await?;
-        Ok(Work {
+        Ok(HostWork {
             heartbeats: (after.acks - before.acks) as f64 / work.seconds,
             redis_cpu: work.cpu / work.seconds,
             commands: work.commands / work.seconds,
@@ -115,7 +123,7 @@ impl Hosts {
 
     /// Lets all processes carry out their orders at the same time. Returns the sum of what they
     /// have done.
-    async fn all(&mut self, order: impl Fn(usize) -> Order) -> anyhow::Result<Reading> {
+    async fn all(&mut self, order: impl Fn(usize) -> HostOrder) -> anyhow::Result<Reading> {
         for (number, host) in self.0.iter_mut().enumerate() {
             host.tell(&order(number)).await?;
         }
@@ -156,11 +164,11 @@ struct Hosted {
     gateway: InProcessGateway,
     rounds: Range<usize>,
     heartbeat: Duration,
-    clients: Option<Clients>,
+    clients: Option<ClientThread>,
 }
 
-async fn carry_out(place: &mut Option<Hosted>, order: Order) -> anyhow::Result<Reading> {
-    if let Order::Start {
+async fn carry_out(place: &mut Option<Hosted>, order: HostOrder) -> anyhow::Result<Reading> {
+    if let HostOrder::Start {
         redis,
         crowd,
         rounds,
@@ -178,9 +186,9 @@ async fn carry_out(place: &mut Option<Hosted>, order: Order) -> anyhow::Result<R
     }
     let hosted = place.as_mut().context("no gateway was started")?;
     match order {
-        Order::Open { first, step } => hosted.open(first, step).await?,
-        Order::Join { at_once } => hosted.join(at_once).await?,
-        Order::Start { .. } | Order::Read => {}
+        HostOrder::Open { first, step } => hosted.open(first, step).await?,
+        HostOrder::Join { at_once } => hosted.join(at_once).await?,
+        HostOrder::Start { .. } | HostOrder::Read => {}
     }
     hosted.read()
 }
@@ -215,7 +223,7 @@ impl Hosted {
     }
 
     fn read(&self) -> anyhow::Result<Reading> {
-        let played = self.clients.as_ref().map_or(0.0, Clients::cpu);
+        let played = self.clients.as_ref().map_or(0.0, ClientThread::cpu);
         let acks = self.gateway.received.acks.load(Ordering::Relaxed);
         Ok(Reading {
             acks,

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use fred::interfaces::KeysInterface;
 use rollcall::gateway;
 
-use super::four_calls::{self, Cost};
-use super::hosts::{Hosts, Work};
-use super::{Crowd, config};
+use super::four_calls::{self, BeatCost};
+use super::hosts::{BenchHosts, HostWork};
+use super::{LocalCrowd, config};
 use crate::bench::figures::Who;
 use crate::bench::servers::Redis;
 use crate::bench::settings::{Bench, on};
 
 /// First all viewers are on one gateway, then those of each live are spread over four.
 pub(crate) async fn small_lives(bench: &mut Bench) -> anyhow::Result<()> {
-    let crowd = Crowd {
+    let crowd = LocalCrowd {
         viewers: bench.args.lives * bench.args.per_live,
         lives: bench.args.lives,
         every: bench.heartbeat(),
@@ -27,7 +27,7 @@ pub(crate) async fn small_lives(bench: &mut Bench) -> anyhow::Result<()> {
     let naive = naive(bench, crowd).await?;
     for gateways in [1, 4] {
         note_naive(bench, crowd, gateways, naive);
-        let mut place = Place::fill(bench, crowd, gateways).await?;
+        let mut place = CrowdedGateways::fill(bench, crowd, gateways).await?;
         place.redis.followers_told().await?;
         tokio::time::sleep(crowd.every * bench.pick(10, 1)).await;
         place.measure(bench).await?;
@@ -43,7 +43,7 @@ pub(crate) async fn many_gateways(bench: &mut Bench) -> anyhow::Result<()> {
     let counts = bench.args.gateways.clone();
     for gateways in counts.into_iter().map(usize::from) {
         let lives = bench.args.shared_lives;
-        let crowd = Crowd {
+        let crowd = LocalCrowd {
             viewers: lives * bench.args.shared_viewers * gateways,
             lives,
             every: bench.heartbeat(),
@@ -51,18 +51,18 @@ pub(crate) async fn many_gateways(bench: &mut Bench) -> anyhow::Result<()> {
         };
         let naive = naive(bench, crowd).await?;
         note_naive(bench, crowd, gateways, naive);
-        let mut place = Place::fill(bench, crowd, gateways).await?;
+        let mut place = CrowdedGateways::fill(bench, crowd, gateways).await?;
         place.measure(bench).await?;
     }
     Ok(())
 }
 
-async fn naive(bench: &Bench, crowd: Crowd) -> anyhow::Result<Cost> {
+async fn naive(bench: &Bench, crowd: LocalCrowd) -> anyhow::Result<BeatCost> {
     four_calls::measure(crowd, crowd.every * bench.pick(4, 3)).await
 }
 
 /// The figures of Rollcall stand for all heartbeats that are due, so these must, too.
-fn note_naive(bench: &mut Bench, crowd: Crowd, gateways: usize, cost: Cost) {
+fn note_naive(bench: &mut Bench, crowd: LocalCrowd, gateways: usize, cost: BeatCost) {
     for (measure, value) in [
         ("heartbeats, 1/s", cost.per_second),
         (ANSWERED, cost.per_second / crowd.due()),
@@ -78,23 +78,23 @@ const ANSWERED: &str = "heartbeats answered, of those due";
 const REDIS_CPU: &str = "Redis CPU, cores";
 
 /// Gateways with a crowd that has joined, and their Redis.
-struct Place {
+struct CrowdedGateways {
     redis: Redis,
     /// Cores that it takes with nobody there.
     idle: f64,
-    hosts: Hosts,
-    crowd: Crowd,
+    hosts: BenchHosts,
+    crowd: LocalCrowd,
     gateways: usize,
     /// How long it is measured: more than a minute, for some work comes once a minute.
     span: Duration,
 }
 
-impl Place {
-    async fn fill(bench: &mut Bench, crowd: Crowd, gateways: usize) -> anyhow::Result<Self> {
+impl CrowdedGateways {
+    async fn fill(bench: &mut Bench, crowd: LocalCrowd, gateways: usize) -> anyhow::Result<Self> {
         let redis = Redis::start().await?;
         let idle = redis.idle(crowd.every).await?;
         redis.follow(crowd.viewers, crowd.lives).await?;
-        let mut hosts = Hosts::start(&redis, crowd, gateways).await?;
+        let mut hosts = BenchHosts::start(&redis, crowd, gateways).await?;
         let began = Instant::now();
         hosts.join().await?;
         let joins = crowd.viewers as f64 / began.elapsed().as_secs_f64();
@@ -140,7 +140,7 @@ impl Place {
             .set::<(), _, _>("rollcall:sweeper", beside.id().as_str(), None, None, false)
             .await?;
         tokio::time::sleep(self.crowd.every * bench.pick(6, 2)).await;
-        let Work {
+        let HostWork {
             redis_cpu,
             commands,
             ..

@@ -7,9 +7,10 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::{Context, Poll, Waker};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::bench::generator::frames;
@@ -21,7 +22,7 @@ const TYPE_AT: usize = 9;
 
 /// Messages from the sessions, summed over all sockets.
 #[derive(Debug, Default)]
-pub(super) struct Received {
+pub(super) struct ReceivedTotals {
     pub(super) joined: AtomicU64,
     pub(super) acks: AtomicU64,
     pub(super) closed: AtomicU64,
@@ -31,14 +32,14 @@ pub(super) struct Received {
 }
 
 #[derive(Default)]
-struct State {
+struct MemorySocketState {
     /// Bytes from the client that the session has not read yet.
     inbox: &'static [u8],
     reader: Option<Waker>,
     ended: bool,
 }
 
-impl State {
+impl MemorySocketState {
     fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.inbox.is_empty() || self.ended {
             return Poll::Ready(());
@@ -53,15 +54,15 @@ impl State {
 
 /// The client's end of the socket.
 pub(super) struct MemorySocket {
-    received: Arc<Received>,
-    state: Mutex<State>,
+    received: Arc<ReceivedTotals>,
+    state: Mutex<MemorySocketState>,
 }
 
 /// The gateway's end of the socket.
 pub(super) struct ServerEnd(Arc<MemorySocket>);
 
 impl MemorySocket {
-    pub(super) fn new(received: &Arc<Received>) -> Arc<Self> {
+    pub(super) fn new(received: &Arc<ReceivedTotals>) -> Arc<Self> {
         Arc::new(Self {
             received: received.clone(),
             state: Mutex::default(),
@@ -90,13 +91,13 @@ impl MemorySocket {
         wake(state);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, MemorySocketState> {
+        self.state.lock()
     }
 }
 
 /// Unlocks the state, then wakes the session that waits for it.
-fn wake(mut state: MutexGuard<'_, State>) {
+fn wake(mut state: MutexGuard<'_, MemorySocketState>) {
     let reader = state.reader.take();
     drop(state);
     if let Some(reader) = reader {
@@ -169,7 +170,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_heartbeat_is_read_once_and_an_ack_is_counted() {
-        let received = Arc::new(Received::default());
+        let received = Arc::new(ReceivedTotals::default());
         let socket = MemorySocket::new(&received);
         let mut server = socket.server_end();
         assert!(socket.beat());

@@ -8,7 +8,7 @@ use fred::interfaces::SetsInterface;
 use rollcall::base::ids::LiveId;
 use rollcall::store::CloseReason;
 
-use super::{Crowd, InProcessGateway, own_cpu, own_rss};
+use super::{InProcessGateway, LocalCrowd, own_cpu, own_rss};
 use crate::bench::generator::order::live;
 use crate::bench::ping::Pinger;
 use crate::bench::servers::Redis;
@@ -24,7 +24,7 @@ pub(crate) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
     redis.follow(viewers / 2, 1).await?;
     let mut gateway = InProcessGateway::start(
         redis.url(),
-        &Crowd {
+        &LocalCrowd {
             viewers,
             lives: 1,
             every,

@@ -397,9 +397,9 @@ impl World {
                 let epoch = stored.open?;
                 let seen = stored.version;
                 match stored.streams.end(epoch, at) {
-                    End::OnAir => None,
-                    End::Write(next) => Some(Work::End { seen, next, epoch }),
-                    End::Over => Some(Work::Close(epoch)),
+                    StreamsEnd::OnAir => None,
+                    StreamsEnd::Write(next) => Some(Work::End { seen, next, epoch }),
+                    StreamsEnd::Over => Some(Work::Close(epoch)),
                 }
             }
             Work::End { seen, next, epoch } => {

@@ -3,18 +3,18 @@
 use axum::http::Method;
 use tokio::io::DuplexStream;
 
-use super::super::truth::{Crowd, Customs};
-use super::super::{Asked as Request, Habits};
+use super::super::truth::{CrowdState, Customs};
+use super::super::{Habits, Outcome as Request};
 use super::*;
 use crate::timing::Timing;
 
 /// A crowd that reaches nobody.
-struct Alone(Crowd);
+struct Alone(CrowdState);
 
 impl Surroundings for Alone {
     type Stream = DuplexStream;
 
-    fn crowd(&self) -> &Crowd {
+    fn crowd(&self) -> &CrowdState {
         &self.0
     }
 
@@ -35,8 +35,8 @@ impl Surroundings for Alone {
         _gateway: usize,
         _user: User,
         _join: Option<Live>,
-    ) -> Result<WebSocketStream<DuplexStream>, Refusal> {
-        Err(Refusal::Nobody)
+    ) -> Result<WebSocketStream<DuplexStream>, CrowdRefusal> {
+        Err(CrowdRefusal::Nobody)
     }
 
     async fn ask(&self, _gateway: usize, _method: Method, _path: &str, _body: &Value) -> Request {
@@ -47,18 +47,18 @@ impl Surroundings for Alone {
         true
     }
 
-    fn may_forget(&self, _user: User, _place: Place) -> bool {
+    fn may_forget(&self, _user: User, _place: SocketAt) -> bool {
         false
     }
 
-    fn socket_ended(&self, _user: User, _place: Place, _code: Option<u16>, _why: &str) {}
+    fn socket_ended(&self, _user: User, _place: SocketAt, _code: Option<u16>, _why: &str) {}
 
     fn session_is_wrong(&self, _user: User, _live: Live, _gateway: usize, _why: &str) {}
 }
 
 /// A socket of user 7, which has joined live 0.
 fn client() -> SocketClient<Alone> {
-    let crowd = Crowd::new(Customs {
+    let crowd = CrowdState::new(Customs {
         timing: Timing::NORMAL,
         seed: 1,
         gateways: 1,
