@@ -23,7 +23,7 @@ pub(crate) struct Backend {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct OpenedLive {
+pub(crate) struct EpochAndSlices {
     pub(crate) epoch: u32,
     pub(crate) slices: u32,
 }
@@ -95,9 +95,9 @@ impl Backend {
         at: &[SocketAddr],
         live: &str,
         body: &Value,
-    ) -> anyhow::Result<OpenedLive> {
+    ) -> anyhow::Result<EpochAndSlices> {
         let answer = self.retry(at, &Method::PUT, live, Some(body)).await?;
-        Ok(OpenedLive {
+        Ok(EpochAndSlices {
             epoch: u32_in(&answer, "epoch").context("an opened live")?,
             slices: u32_in(&answer, "slices").context("an opened live")?,
         })
