@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The back end does something each so often, on average, in seconds.
 const PACE: f64 = 30.0;
 
+/// The back end looks so often whether its live is still there.
+const LOOK: Duration = Duration::from_secs(10);
+
 async fn everybody_goes_home(mode: &mut watch::Receiver<Mode>) {
     // The sender lives as long as the world.
     let _ = mode.wait_for(|mode| *mode == Mode::GoHome).await;
@@ -54,6 +57,12 @@ impl SimulatedBackend {
                     self.close(live).await;
                     return;
                 }
+                () = self.is_lost(live) => {
+                    if !self.open(live).await {
+                        return;
+                    }
+                    continue;
+                }
                 () = sleep(Duration::from_secs_f64(wait)) => {}
             }
             if *mode.borrow() != Mode::Wander {
@@ -71,6 +80,32 @@ impl SimulatedBackend {
                 return;
             }
         }
+    }
+
+    /// Waits until the store has lost the live, and no gateway is left that knew it. Nobody but the
+    /// back end can open it again.
+    async fn is_lost(&self, live: Live) {
+        let mut looks_without = 0;
+        while looks_without < 2 {
+            sleep(LOOK).await;
+            looks_without = if self.is_unknown(live) {
+                looks_without + 1
+            } else {
+                0
+            };
+        }
+    }
+
+    fn is_unknown(&self, live: Live) -> bool {
+        let world = &self.world;
+        let mut gateways = 0..world.plan.gateways;
+        world.plan.loses_data()
+            && !world
+                .network
+                .truth
+                .records()
+                .contains_key(&world.live_id(live))
+            && gateways.all(|gateway| world.figures(gateway, live).is_none())
     }
 
     async fn open(&mut self, live: Live) -> bool {
