@@ -118,6 +118,13 @@ impl FaultyStore {
         self.faults.lock().garbled = Some(slice.clone());
     }
 
+    /// Another program adds a user to the public set of a slice's members.
+    pub(crate) fn adds_stranger(&self, slice: &SliceId, user: &UserId) {
+        self.inner.write_as_another_program(slice, |slice| {
+            slice.add_stranger(Group::All, user);
+        });
+    }
+
     /// From now on, messages on this live's channel get no answer.
     pub(crate) fn hangs_for(&self, live: &LiveId) {
         self.faults.lock().hung.insert(live.clone());

@@ -7,6 +7,7 @@ use crate::base::ids::{LiveId, UserId};
 use crate::config::Config;
 use crate::gateway::wiring::GatewayParts;
 use crate::presence::checks::Due;
+use crate::presence::desired_state::Standing;
 use crate::store::{Arrived, CloseLive, FinishClose, LiveStore, OpenedBy, Peaks, Slices, Terms};
 use crate::sync::lives::OpenRequest;
 use crate::testing::{FaultyStore, parts_on};
@@ -89,6 +90,14 @@ impl Scene {
             .into_iter()
             .map(|found| (found.fence, found.size.card))
             .collect()
+    }
+
+    /// What a look finds in a slice.
+    async fn look(&self, slice: &SliceId) -> SliceLook {
+        let slices = std::slice::from_ref(slice);
+        let gateway = GatewayId::random();
+        let mut found = self.store.look(slices, &gateway, Entries::Own).await;
+        found.remove(0).unwrap()
     }
 
     /// The live of the room, which has ended.
@@ -280,6 +289,24 @@ async fn what_a_check_finds_is_repaired_although_a_slice_has_no_answer() {
     scene.check().await;
     assert_eq!((known(0), known(1)), (1, 1));
     assert!(scene.room.schedule.confirmed_open_at() > confirmed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slice_that_is_not_in_order_is_put_right_although_something_is_unsettled_there() {
+    let scene = Scene::new().await;
+    let slice = Audience::from(&scene.room).slices().next().unwrap();
+    scene.comes_to(0);
+    let stranger = UserId::parse("stranger").unwrap();
+    scene.store.adds_stranger(&slice.id, &stranger);
+    let found = scene.look(&slice.id).await;
+    assert!(found.size.differs);
+    scene.checker().passer.note_size(&slice, found.size);
+    // No flusher runs, so this user waits for the whole check.
+    let newcomer = UserId::parse("newcomer").unwrap();
+    slice.lock().want(&newcomer, Standing::Member);
+    scene.check().await;
+    assert!(slice.is_dirty());
+    assert!(scene.look(&slice.id).await.size.is_in_order());
 }
 
 #[tokio::test(start_paused = true)]

@@ -97,10 +97,20 @@ pub struct Trouble {
     pub since: Instant,
     /// When it ended; `None` as long as it lasts.
     pub until: Option<Instant>,
-    /// The process does not run, or so seldom that it reads late what was sent to it.
+    /// The process does not run, or so seldom that it reads late what was sent to it. When the
+    /// trouble is over, this is in [`Rules::freezes`].
     pub frozen: bool,
     /// Redis may have lost writes. Then slices are rebuilt after it, and nobody leaves meanwhile.
     pub may_lose: bool,
+}
+
+/// A time in which a gateway was frozen, and has not been since.
+#[derive(Debug, Clone, Copy)]
+pub struct Freeze {
+    /// When it began.
+    pub since: Instant,
+    /// When it ended.
+    pub until: Instant,
 }
 
 /// Somebody who was never there.
@@ -128,6 +138,9 @@ pub struct Rules {
     pub timing: Timing,
     /// The last trouble of each gateway.
     pub troubles: Vec<Option<Trouble>>,
+    /// The frozen troubles of each gateway that are over, the first one first. A later trouble of
+    /// another kind does not make the process notice silence earlier.
+    pub freezes: Vec<Vec<Freeze>>,
     /// Since when each gateway runs; `None`: it does not.
     pub runs_since: Vec<Option<Instant>>,
     /// When a renewal arrived last that an ended process of each gateway had sent.
@@ -514,19 +527,15 @@ impl Gone {
 
     /// From when on the silence counts: a frozen process notices it only after the thaw.
     fn began(&self, rules: &Rules) -> Instant {
-        match rules.troubles[self.gateway] {
-            Some(Trouble {
-                since,
-                until: Some(until),
-                frozen: true,
-                ..
-            }) if matches!(self.how, How::Vanished | How::Unanswered)
-                && self.at + rules.timing.vanished() >= since =>
-            {
-                self.at.max(until)
+        let mut began = self.at;
+        if matches!(self.how, How::Vanished | How::Unanswered) {
+            for freeze in &rules.freezes[self.gateway] {
+                if began + rules.timing.vanished() >= freeze.since {
+                    began = began.max(freeze.until);
+                }
             }
-            _ => self.at,
         }
+        began
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{CrowdEvent, Mode};
 use crate::expectation::{
-    Beat, Expectation, How, Live, NOBODY, Rules, SocketAt, Trouble, User, Wrong,
+    Beat, Expectation, Freeze, How, Live, NOBODY, Rules, SocketAt, Trouble, User, Wrong,
 };
 use crate::timing::Timing;
 
@@ -256,6 +256,7 @@ impl CrowdState {
             rules: Rules {
                 timing: customs.timing,
                 troubles: vec![None; gateways],
+                freezes: vec![Vec::new(); gateways],
                 runs_since: vec![None; gateways],
                 last_renewals: vec![None; gateways],
             },
@@ -375,10 +376,18 @@ impl CrowdState {
         let mut truth = self.truth();
         let left = truth.troubles[gateway].saturating_sub(1);
         truth.troubles[gateway] = left;
+        let rules = &mut truth.rules;
         if left == 0
-            && let Some(trouble) = &mut truth.rules.troubles[gateway]
+            && let Some(trouble) = &mut rules.troubles[gateway]
         {
-            trouble.until = Some(Instant::now());
+            let until = Instant::now();
+            trouble.until = Some(until);
+            if trouble.frozen {
+                rules.freezes[gateway].push(Freeze {
+                    since: trouble.since,
+                    until,
+                });
+            }
         }
     }
 

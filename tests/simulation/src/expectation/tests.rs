@@ -15,6 +15,7 @@ fn rules() -> Rules {
     Rules {
         timing: Timing::NORMAL,
         troubles: vec![None; 3],
+        freezes: vec![Vec::new(); 3],
         runs_since: vec![long_ago; 3],
         last_renewals: vec![None; 3],
     }
@@ -159,10 +160,15 @@ fn a_gateway_that_stood_still_notices_silence_when_it_goes_on() {
     let mut expectation = Expectation::default();
     expectation.joined(place(1, 0), t);
     expectation.ended(place(1, 0), t + s(10), How::Vanished);
-    rules.troubles[0] = Some(Trouble {
+    rules.freezes[0].push(Freeze {
         since: t + s(5),
-        until: Some(t + s(30)),
-        frozen: true,
+        until: t + s(30),
+    });
+    // What happens to it later changes nothing.
+    rules.troubles[0] = Some(Trouble {
+        since: t + s(31),
+        until: Some(t + s(32)),
+        frozen: false,
         may_lose: false,
     });
     assert_eq!(expectation.judge(t + s(46), true, &rules), RIGHT);
@@ -171,6 +177,12 @@ fn a_gateway_that_stood_still_notices_silence_when_it_goes_on() {
         ghost(Some(s(1)))
     );
     assert_eq!(expectation.out_by(&rules), Some(t + s(46)));
+    // It stands still again before it has noticed.
+    rules.freezes[0].push(Freeze {
+        since: t + s(45),
+        until: t + s(50),
+    });
+    assert_eq!(expectation.out_by(&rules), Some(t + s(66)));
 }
 
 #[test]
