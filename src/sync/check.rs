@@ -253,13 +253,20 @@ impl Checker {
         let now = self.core.clock.now();
         // A part that cannot be repaired now must not hold up the others.
         let record = self.put_record_right(expected, found.record, now).await;
-        let listed = if found.is_listed == Some(false) {
-            let LiveRecord {
-                live, opened_at, ..
-            } = &room.record;
-            self.core.store.list_live(live, *opened_at).await
-        } else {
-            Ok(())
+        let listed = match &record {
+            _ if found.is_listed != Some(false) => Ok(()),
+            // Whoever closed the live took it off the list.
+            Ok(_) if room.end().is_some() => Ok(()),
+            Ok(_) => {
+                let LiveRecord {
+                    live, opened_at, ..
+                } = &room.record;
+                self.core.store.list_live(live, *opened_at).await
+            }
+            Err(_) => {
+                room.schedule.check.doubt();
+                Ok(())
+            }
         };
         let put_right = self
             .put_slices_right(&expected.slices, found.slices, began)

@@ -52,6 +52,13 @@ impl Scene {
     /// Closes the live, but not its slices: as if a failover brought them back afterwards, on
     /// another node.
     async fn closes_the_record_alone(&self) {
+        let closed = self.another_gateway_closes().await;
+        assert!(self.room.close(closed));
+        self.parts.app.core.rooms.remove(&self.room);
+    }
+
+    /// Another gateway closes the live, and this one does not hear of it.
+    async fn another_gateway_closes(&self) -> LiveRecord {
         let LiveRecord { live, epoch, .. } = self.room.record.clone();
         let (peaks, reason, message) = (Peaks::default(), CloseReason::Requested, String::new());
         let wish = CloseLive {
@@ -72,8 +79,8 @@ impl Scene {
             keep,
         };
         let closed = self.store.finish_close(&finish).await.unwrap().unwrap();
-        assert!(self.room.close(closed));
-        self.parts.app.core.rooms.remove(&self.room);
+        self.store.delist(&closed.live).await.unwrap();
+        closed
     }
 
     /// The fences and sizes of the slices of fans in the store.
@@ -307,6 +314,17 @@ async fn a_slice_that_is_not_in_order_is_put_right_although_something_is_unsettl
     scene.check().await;
     assert!(slice.is_dirty());
     assert!(scene.look(&slice.id).await.size.is_in_order());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_that_another_gateway_closed_is_not_listed_again() {
+    let scene = Scene::new().await;
+    scene.another_gateway_closes().await;
+    scene.room.schedule.check.doubt();
+    scene.check().await;
+    assert!(scene.room.end().is_some());
+    let lives = [scene.room.record.live.clone()];
+    assert_eq!(scene.store.are_listed(&lives).await, Ok(vec![false]));
 }
 
 #[tokio::test(start_paused = true)]
