@@ -84,6 +84,7 @@ mod stories {
     mod gateways_walk;
     mod handshakes;
     mod heartbeats;
+    mod hidden;
     mod history;
     mod http_fans;
     mod http_follows;

@@ -82,6 +82,7 @@ impl AllFamilies for Keys {
             feeds::keys::FAMILIES,
             history::keys::FAMILIES,
             media::keys::FAMILIES,
+            profiles::keys::FAMILIES,
             webhooks::keys::FAMILIES,
         ]
         .concat()

@@ -128,7 +128,7 @@ async fn has_everything(people: &People, here: &World, there: &World) {
         ..
     } = people;
     let backend = here.backend();
-    let profile = json!({"login": "Erika", "name": "Erika M."});
+    let profile = json!({"login": "Erika", "name": "Erika M.", "hidden": true});
     backend
         .put(&format!("/v1/users/{viewer}"), profile)
         .await

@@ -222,7 +222,7 @@ impl RedisCalls {
     }
 
     /// Sends a command that takes a key and these users; returns its answer about each user.
-    async fn of_each(
+    pub(crate) async fn of_each(
         &self,
         command: &'static str,
         key: String,
