@@ -64,6 +64,7 @@ mod stories {
     mod closing;
     mod cluster;
     mod command_output;
+    mod confirmed;
     mod counted;
     mod dashboards;
     mod datagrams;

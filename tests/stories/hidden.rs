@@ -1,6 +1,8 @@
 //! Users whose profiles say that they are hidden: they are counted as everybody is, and are in nothing
 //! that another user is told. Back ends see them.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -9,7 +11,7 @@ use crate::support::dashboard::{fans, viewers};
 use crate::support::stores::on_both_stores;
 use crate::support::tokens::{in_seconds, mint, with_tokens};
 use crate::support::viewer::Viewer;
-use crate::support::wait::becomes;
+use crate::support::wait::{becomes, same, until};
 use crate::support::world::World;
 
 /// A request with a token of this user and role.
@@ -24,6 +26,9 @@ async fn say(world: &World, who: (&str, &str), method: Method, path: &str, body:
         .send_with(method, path, body.as_deref(), &headers);
     answer.await
 }
+
+/// An erasure is over within this time.
+const ERASED_WITHIN: Duration = Duration::from_secs(60);
 
 const BACK_END: (&str, &str) = ("shop", "service");
 const STREAMER: (&str, &str) = ("s1", "streamer");
@@ -166,10 +171,9 @@ on_both_stores! {
         assert_eq!((refused.problem(400), &refused.body["pointer"]), ("bad_message".to_owned(), &json!("/hidden")));
         assert!(backend.get("/v1/users/u9").await.is(200).body["hidden"].is_null(), "no profile");
         backend.delete(&path).await.is(202);
-        becomes("the profile is gone", Value::Null, async || backend.get(&path).await.is(200).body["login"].clone()).await;
-        becomes("a new profile is not hidden", json!(false), async || {
+        until("the user may come back", ERASED_WITHIN, async || {
             let answer = backend.put(&path, json!({"login": "ann", "name": "Ann"})).await;
-            answer.body["hidden"].clone()
+            same(answer.body["hidden"].clone(), json!(false))
         }).await;
     }
 }
