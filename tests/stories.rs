@@ -64,6 +64,7 @@ mod stories {
     mod closing;
     mod cluster;
     mod command_output;
+    mod confirmed;
     mod counted;
     mod dashboards;
     mod datagrams;
@@ -84,6 +85,7 @@ mod stories {
     mod gateways_walk;
     mod handshakes;
     mod heartbeats;
+    mod hidden;
     mod history;
     mod http_fans;
     mod http_follows;

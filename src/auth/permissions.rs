@@ -16,6 +16,8 @@ pub(crate) enum Action {
     Change,
     /// Write what clients are told about a live.
     WriteInfo,
+    /// Say which viewers of a live really watch.
+    Confirm,
     /// Remove a user from a live, ban the user, or lift the ban.
     Moderate,
     ListBans,
@@ -75,6 +77,7 @@ impl Action {
             | Self::ChangeLog
             | Self::Reload => true,
             Self::WriteInfo
+            | Self::Confirm
             | Self::Follow
             | Self::Announce
             | Self::WriteList
@@ -243,6 +246,12 @@ const TABLE: &[PermissionRow] = &[
         [No, OwnLives, Yes],
         WRITE,
         "write the information about a live",
+    ),
+    row(
+        Action::Confirm,
+        [No, No, Yes],
+        WRITE,
+        "confirm who really watches a live",
     ),
     row(
         Action::Moderate,

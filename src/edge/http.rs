@@ -22,6 +22,7 @@ pub(crate) mod fans;
 pub(crate) mod follows;
 pub mod gateway;
 pub(crate) mod health;
+pub(crate) mod hidden;
 pub(crate) mod idempotency;
 pub(crate) mod infos;
 pub(crate) mod known_fields;

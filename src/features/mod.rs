@@ -10,6 +10,7 @@
 
 pub mod attendance;
 pub mod audit;
+pub mod confirmed;
 pub mod datagrams;
 pub mod erasure;
 pub(crate) mod explain;
@@ -48,6 +49,7 @@ use crate::sync::seen::{self, SeenUsers};
 pub trait WholeStore:
     Store
     + attendance::store::AttendanceStore
+    + confirmed::store::ConfirmationStore
     + erasure::store::ErasureStore
     + feeds::store::FeedStore
     + history::store::HistoryStore
@@ -82,6 +84,7 @@ impl AllFamilies for Keys {
             feeds::keys::FAMILIES,
             history::keys::FAMILIES,
             media::keys::FAMILIES,
+            profiles::keys::FAMILIES,
             webhooks::keys::FAMILIES,
         ]
         .concat()
@@ -133,6 +136,7 @@ pub(crate) fn all(
 ) -> Vec<Wired> {
     vec![
         attendance::feature(core, store.clone(), clients.clone()),
+        confirmed::feature(clients.clone()),
         datagrams::feature(opened.datagrams),
         erasure::feature(core, store.clone(), clients.clone(), seen),
         fan_sources::feature(fan_source),

@@ -16,7 +16,7 @@ use crate::edge::http::state::AppState;
 use crate::peers::core::Core;
 use crate::session::context::SessionContext;
 use crate::store::fans::FanSetupError;
-use crate::sync::features::Feature;
+use crate::sync::features::{Feature, Features};
 use crate::sync::lives::Lives;
 
 /// Begins a task, which runs until told to stop.
@@ -55,6 +55,7 @@ pub(crate) struct CoreParts {
     pub(crate) core: Arc<Core>,
     pub(crate) lives: Arc<Lives>,
     pub(crate) sessions: Arc<SessionContext>,
+    pub(crate) features: Features,
     /// `None` with `--auth off`.
     pub(crate) tokens: Option<Arc<Tokens>>,
 }

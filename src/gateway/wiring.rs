@@ -227,6 +227,7 @@ pub(crate) fn wire(
         core: core.clone(),
         lives: lives.clone(),
         sessions: sessions.clone(),
+        features: features.clone(),
         tokens: tokens.clone(),
     };
     let mut added = Added::default();
@@ -241,6 +242,7 @@ pub(crate) fn wire(
     let app = AppState {
         snapshots: Snapshots::new(core.store_for_clients.clone(), core.clock),
         lives: lives.clone(),
+        features: features.clone(),
         follows: follows.clone(),
         live_changes: LiveChanger {
             core: core.clone(),

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
+use crate::presence::confirmed::SliceConfirmed;
 use crate::store::EndedSession;
 
 const VERSION: u32 = 4;
@@ -38,6 +39,11 @@ pub enum PeerMessage {
         /// Others may have moved, too: the receiver looks for everybody.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         anybody: bool,
+    },
+    /// On a live's channel: how many viewers are confirmed in these slices, as the store just said.
+    Confirmed {
+        epoch: Epoch,
+        slices: Vec<SliceConfirmed>,
     },
     /// On the gateways' channel: the follow graph changed, so a fan check is due.
     Follow { user: UserId, streamer: UserId },
@@ -183,6 +189,14 @@ mod tests {
             PeerMessage::Moved {
                 users: Vec::new(),
                 anybody: true,
+            },
+            PeerMessage::Confirmed {
+                epoch: Epoch(3),
+                slices: vec![SliceConfirmed {
+                    slice: 2,
+                    viewers: 5,
+                    kept: 7,
+                }],
             },
             PeerMessage::Follow { user, streamer },
             PeerMessage::Gone {

@@ -21,10 +21,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
 use crate::base::metrics::Metrics;
+use crate::presence::confirmed::SliceConfirmed;
 use crate::presence::gateways::Gateways;
 use crate::presence::moves::MOST_USERS;
 use crate::presence::queue::Queue;
-use crate::store::{Channel, EndedSession};
+use crate::store::{Channel, EndedSession, LiveEpoch};
 use message::PeerMessage;
 
 /// About the most messages, besides counts, that may wait; further ones are dropped and counted.
@@ -81,6 +82,15 @@ impl PeerQueue {
             };
             self.post(Channel::Moves(live.clone()), message);
         }
+    }
+
+    /// Tells the peers how many viewers are confirmed in some slices of a live.
+    pub fn confirmed(&self, of: &LiveEpoch, slices: Vec<SliceConfirmed>) {
+        let message = PeerMessage::Confirmed {
+            epoch: of.epoch,
+            slices,
+        };
+        self.post(Channel::Live(of.live.clone()), message);
     }
 
     pub fn follow(&self, user: &UserId, streamer: &UserId) {

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::message::{self, PeerCounts, PeerMessage, ReceivedMessage};
-use crate::base::ids::{GatewayId, LiveId, SliceId};
+use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::peers::core::Core;
+use crate::presence::confirmed::SliceConfirmed;
 use crate::presence::ended_sessions::EndedSessions;
 use crate::presence::tally::ViewerCount;
 use crate::presence::{Audience, Room};
@@ -153,6 +154,9 @@ impl Subscriber {
             (Channel::Live(live), PeerMessage::Counts(counts)) => {
                 return self.take_counts(&self.room(live)?, &received.gateway, &counts);
             }
+            (Channel::Live(live), PeerMessage::Confirmed { epoch, slices }) => {
+                return self.take_confirmed(&self.room(live)?, epoch, &slices);
+            }
             (Channel::Gateways, PeerMessage::Doubt) => {
                 self.core.checks.platform.by(self.core.clock.now())
             }
@@ -207,6 +211,26 @@ impl Subscriber {
 
     fn room(&self, live: &LiveId) -> Result<Arc<Room>, &'static str> {
         self.core.rooms.get(live).ok_or("no_room")
+    }
+
+    fn take_confirmed(
+        &self,
+        room: &Arc<Room>,
+        epoch: Epoch,
+        slices: &[SliceConfirmed],
+    ) -> Result<(), &'static str> {
+        if epoch != room.record.epoch {
+            return Err("old_epoch");
+        }
+        for said in slices {
+            let is_there = (1..=room.record.slices).contains(&said.slice);
+            if !is_there || said.viewers.max(said.kept) > MAX_FIGURE {
+                return Err("malformed");
+            }
+        }
+        let now = self.core.clock.now();
+        self.core.rooms.note_confirmed(room, slices, now);
+        Ok(())
     }
 
     fn take_counts(

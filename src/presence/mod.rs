@@ -13,6 +13,7 @@ pub(crate) mod audience;
 pub(crate) mod bans;
 pub(crate) mod check_due;
 pub(crate) mod checks;
+pub mod confirmed;
 pub(crate) mod conn;
 pub(crate) mod counting;
 pub mod desired_state;

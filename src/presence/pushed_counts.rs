@@ -286,6 +286,7 @@ mod tests {
             at,
             figures: Figures { viewers, fans: 0 },
             away: 0,
+            confirmed: 0,
             arrived: Arrived::default(),
             stream: None,
             quality: Quality::Exact,

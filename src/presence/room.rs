@@ -20,6 +20,7 @@ use self::schedule::Schedule;
 use self::seats::RoomSeats;
 use super::acks::CachedAcks;
 use super::bans::KnownBans;
+use super::confirmed::ConfirmedViewers;
 use super::figures::{Figures, Quality};
 use super::friends_here::FriendsHere;
 use super::gateways::Roster;
@@ -90,6 +91,8 @@ pub struct Room {
     /// `seating.rs` seats the users.
     pub seats: RoomSeats,
     pub figures: RoomFigures,
+    /// The viewers whom a back end confirmed.
+    pub confirmed: ConfirmedViewers,
     pub schedule: Schedule,
     end: OnceLock<RoomEnd>,
     /// Set while eviction checks whether the room is in use. The room refuses a join then, and the
@@ -118,6 +121,7 @@ impl Room {
             slices: record.all_slices().map(|id| Slice::new(id, now)).collect(),
             seats: RoomSeats::new(&record, bans, terms.fan_source, now),
             figures: RoomFigures::new(record.peaks, terms.own, terms.clock),
+            confirmed: ConfirmedViewers::default(),
             schedule: Schedule::new(now),
             end: OnceLock::new(),
             leaving: AtomicBool::new(false),
@@ -257,6 +261,7 @@ impl Room {
             at,
             figures,
             away: self.figures.tally.away().min(figures.viewers),
+            confirmed: self.confirmed.viewers().min(figures.viewers),
             arrived,
             stream: self.shown_stream(),
             quality: quality(),

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::audience::Audience;
 use super::bans::KnownBans;
+use super::confirmed::SliceConfirmed;
 use super::conn::Conn;
 use super::friends_here::{Asker, KeptFollows, RecentFollows};
 use super::own_lease::OwnLease;
@@ -46,6 +47,8 @@ pub struct Rooms {
     pub to_record: Queue<Arc<Room>>,
     /// Rooms that may have news of friends for their viewers.
     pub friends_to_update: Queue<Arc<Room>>,
+    /// Rooms of which the store keeps confirmed viewers, who are to be counted again.
+    pub confirmed: Queue<Arc<Room>>,
     /// By user, the sockets that asked for their friends in a room.
     askers: DashMap<UserId, Vec<AskerIn>>,
     pub follows: Arc<KeptFollows>,
@@ -96,6 +99,7 @@ impl Rooms {
             to_publish: Queue::default(),
             to_record: Queue::default(),
             friends_to_update: Queue::default(),
+            confirmed: Queue::default(),
             askers: DashMap::default(),
             follows: Arc::default(),
             recent_follows: RecentFollows::default(),
@@ -264,6 +268,18 @@ impl Rooms {
     ) {
         if room.stream.note(version, status, remembered) {
             self.show(room);
+        }
+    }
+
+    /// Notes how many viewers are confirmed in some slices of a live, which the store told this
+    /// gateway or a peer.
+    pub fn note_confirmed(&self, room: &Arc<Room>, said: &[SliceConfirmed], now: Moment) {
+        if room.confirmed.note(said, now) {
+            self.show(room);
+        }
+        if room.confirmed.ask_at().is_some() {
+            self.confirmed
+                .push_once(&room.schedule.confirmed_queued, || room.clone());
         }
     }
 

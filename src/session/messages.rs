@@ -525,6 +525,11 @@ pub(crate) enum ServerMessage<'a> {
     },
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// Figures for a dashboard.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CountsMessage<'a> {
@@ -547,6 +552,11 @@ pub(crate) struct CountsMessage<'a> {
     pub(crate) quality: Quality,
     /// How many of the viewers are away.
     pub(crate) away: u64,
+    /// How many of the viewers a back end confirmed within the last minute. Absent if it confirmed
+    /// nobody.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schema(required = false)]
+    pub(crate) confirmed: u64,
     /// How often somebody came, since the opening.
     pub(crate) joins: u64,
     /// How often somebody left, since the opening.

@@ -8,6 +8,7 @@ pub(crate) mod answers;
 pub mod backup;
 pub(crate) mod bus;
 pub(crate) mod claimed_lives;
+pub(crate) mod confirmed;
 pub(crate) mod counts;
 pub(crate) mod event_log;
 pub(crate) mod events;

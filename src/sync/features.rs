@@ -1,14 +1,15 @@
 //! Where the core tells features what happens, and asks them. The core knows nothing else of them:
 //! a feature implements [`Feature`] for what it needs, and the wiring lists it in [`Features`].
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
 
 use crate::base::ids::UserId;
 use crate::presence::Room;
-use crate::store::{LiveEpoch, LiveRecord, StoreResult, both};
+use crate::store::{LiveEpoch, LiveRecord, MAX_BATCH, StoreResult, both};
 
 /// How a live came to be open.
 #[derive(Debug, Clone, Copy)]
@@ -70,6 +71,12 @@ pub trait Feature: Send + Sync {
     /// feature could not take note; they are told again.
     async fn fans_come(&self, _: &LiveEpoch, _: &[UserId]) -> Vec<UserId> {
         Vec::new()
+    }
+
+    /// Whether each of these users, at most [`crate::store::MAX_BATCH`], is hidden from other users,
+    /// in the same order. Nobody is, if the answer is empty.
+    async fn are_hidden(&self, _: &[UserId]) -> StoreResult<Vec<bool>> {
+        Ok(Vec::new())
     }
 
     /// A user follows a streamer now.
@@ -152,6 +159,19 @@ impl Features {
     pub async fn fans_come(&self, of: &LiveEpoch, fans: &[UserId]) -> Vec<UserId> {
         let missed = join_all(self.0.iter().map(|feature| feature.fans_come(of, fans))).await;
         missed.concat()
+    }
+
+    /// Those of these users whom any feature hides from other users.
+    pub async fn hidden_among(&self, users: &[UserId]) -> StoreResult<HashSet<UserId>> {
+        let mut hidden = HashSet::new();
+        for users in users.chunks(MAX_BATCH) {
+            let asked = self.0.iter().map(|feature| feature.are_hidden(users));
+            for answer in try_join_all(asked).await? {
+                let found = users.iter().zip(answer).filter(|(_, is_hidden)| *is_hidden);
+                hidden.extend(found.map(|(user, _)| user.clone()));
+            }
+        }
+        Ok(hidden)
     }
 
     pub async fn followed(&self, user: &UserId, streamer: &UserId) -> StoreResult<()> {

@@ -25,6 +25,7 @@ use crate::redis_server::RedisServer;
 
 mod answers;
 mod attendance;
+mod confirmed;
 mod counts;
 mod erasures;
 mod events;
@@ -91,6 +92,7 @@ pub(crate) use on_each;
 pub async fn on_cluster(cluster: &mut Cluster) {
     answers::on_cluster(cluster).await;
     attendance::on_cluster(cluster).await;
+    confirmed::on_cluster(cluster).await;
     counts::on_cluster(cluster).await;
     erasures::on_cluster(cluster).await;
     events::on_cluster(cluster).await;

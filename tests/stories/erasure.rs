@@ -128,7 +128,7 @@ async fn has_everything(people: &People, here: &World, there: &World) {
         ..
     } = people;
     let backend = here.backend();
-    let profile = json!({"login": "Erika", "name": "Erika M."});
+    let profile = json!({"login": "Erika", "name": "Erika M.", "hidden": true});
     backend
         .put(&format!("/v1/users/{viewer}"), profile)
         .await
@@ -238,6 +238,12 @@ async fn nothing_is_left(people: &People) {
     ];
     let _on_the_one_that_dies = there.viewer_in(viewer, "42").await;
     let session = here.caller(viewer, "42").await;
+    becomes("the viewer is confirmed", json!(1), async || {
+        let body = json!({"user_ids": [viewer]});
+        let path = "/v1/lives/42/confirmed";
+        here.backend().post(path, body).await.body["confirmed"].clone()
+    })
+    .await;
     let mut on_air = here.streamer(streamer).await;
     let mut audience = here.viewer_in(people.friend, "52").await;
     for user in [viewer, streamer] {

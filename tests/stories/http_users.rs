@@ -41,7 +41,7 @@ on_both_stores! {
         }
         world.backend().follow(&id, "u1").await;
         let wanted = json!({
-            "user_id": id, "login": "Ann", "name": "Änn 安", "signup": made["signup"],
+            "user_id": id, "login": "Ann", "name": "Änn 安", "signup": made["signup"], "hidden": false,
             "followers": 2, "following": 1, "statuses": 0, "online": false, "last_seen": null, "live_id": null,
         });
         assert_eq!(user(&world, &id).await, wanted);
@@ -49,7 +49,7 @@ on_both_stores! {
         assert_eq!(user(&world, &id).await["followers"], 1);
         // A user without a profile follows and is followed all the same.
         let other = json!({
-            "user_id": "u1", "login": null, "name": null, "signup": null,
+            "user_id": "u1", "login": null, "name": null, "signup": null, "hidden": null,
             "followers": 1, "following": 1, "statuses": 0,
             "online": false, "last_seen": null, "live_id": null,
         });

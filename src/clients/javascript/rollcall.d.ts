@@ -97,6 +97,8 @@ export interface Counts extends Info, Answer {
   quality: Quality;
   /** Viewers who look elsewhere; they are in `viewers` too. */
   away: number;
+  /** Viewers whom a back end confirmed within the last minute; absent while that is nobody. */
+  confirmed?: number;
   /** How often somebody came and went, since the live opened. */
   joins: number;
   leaves: number;

@@ -8,8 +8,10 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::authorization::CalledBy;
 use super::bounded::IdPrefix;
-use super::paging::{Listing, Page, Paging, paging_query};
+use super::hidden::{LEAST_LOOKED_AT, Sight};
+use super::paging::{Listing, MAX_LIMIT, Page, Paging, paging_query};
 use super::position::Position;
 use super::problem::{Problem, refusals};
 use super::requests::{InPath, InQuery};
@@ -58,26 +60,30 @@ pub(crate) async fn list(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     InQuery(PrefixQuery { prefix }): InQuery<PrefixQuery>,
+    by: CalledBy,
     paging: Paging,
 ) -> Result<Json<Page<OnlineFan>>, Problem> {
     let position = Position::read(Listing::Fans, &paging)?;
     let record = load(&state, &live).await?;
     match Position::in_epoch(position, &state, &record)? {
         Some(position) => {
-            let page = page(&state, &record, position, &prefix.0, paging.limit).await?;
+            let sight = Sight::of(&state, by);
+            let page = page(&state, &record, position, &prefix.0, paging.limit, &sight).await?;
             Ok(Json(page))
         }
         None => Ok(Json(Page::empty())),
     }
 }
 
-/// Fills a page from a position on, with fans of as many slices as the page needs.
+/// Fills a page from a position on, with fans of as many slices as the page needs. A cursor names the
+/// last fan of the page, so no hidden one.
 async fn page(
     state: &AppState,
     record: &LiveRecord,
     mut position: Position,
     prefix: &str,
     limit: usize,
+    sight: &Sight<'_>,
 ) -> Result<Page<OnlineFan>, Problem> {
     let mut items = Vec::new();
     // Only the first slice begins after a user of the previous page.
@@ -88,19 +94,23 @@ async fn page(
             .snapshots
             .since(position.began, slice, Group::Fans, record.epoch)
             .await?;
-        for user in snapshot.beginning_with(prefix, after.take().as_ref()) {
-            if items.len() == limit {
-                // One more fan is left over, so the next page will not be empty.
-                return Ok(Page {
-                    items,
-                    cursor: Some(position.cursor(Listing::Fans)),
+        let users = snapshot.beginning_with(prefix, after.take().as_ref());
+        for users in users.chunks((limit + 1).clamp(LEAST_LOOKED_AT, MAX_LIMIT)) {
+            let unseen = sight.unseen(users).await?;
+            for user in users.iter().filter(|user| !unseen.contains(*user)) {
+                if items.len() == limit {
+                    // One more fan is left over, so the next page will not be empty.
+                    return Ok(Page {
+                        items,
+                        cursor: Some(position.cursor(Listing::Fans)),
+                    });
+                }
+                position.slice = index;
+                position.after = Some(user.clone());
+                items.push(OnlineFan {
+                    user_id: user.clone(),
                 });
             }
-            position.slice = index;
-            position.after = Some(user.clone());
-            items.push(OnlineFan {
-                user_id: user.clone(),
-            });
         }
     }
     Ok(Page {
@@ -119,9 +129,13 @@ async fn page(
 pub(crate) async fn presence(
     State(state): State<Arc<AppState>>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
+    by: CalledBy,
 ) -> Result<Json<FanPresence>, Problem> {
     let record = load(&state, &live).await?;
-    if record.state != LiveState::Open {
+    let unseen = Sight::of(&state, by)
+        .unseen(std::slice::from_ref(&user))
+        .await?;
+    if record.state != LiveState::Open || unseen.contains(&user) {
         return Ok(Json(FanPresence { online: false }));
     }
     let slice = SliceId::of_live(live, user.slice_index(record.slices), record.slices);

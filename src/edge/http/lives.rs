@@ -175,6 +175,9 @@ pub(crate) struct InRoom {
     /// How many of the viewers are away; null for a live that this gateway does not hold.
     #[schema(example = 0)]
     away: Option<u64>,
+    /// How many of the viewers a back end confirmed within the last minute; null as `away` is.
+    #[schema(example = 0)]
+    confirmed: Option<u64>,
     /// How far to trust the counts: `exact`, `partial` or `stale`; null as `away` is.
     #[schema(value_type = Option<String>, example = "exact")]
     quality: Option<Quality>,
@@ -186,10 +189,12 @@ impl InRoom {
         match room {
             Some(room) => Self {
                 away: Some(room.figures.away().min(viewers)),
+                confirmed: Some(room.confirmed.viewers().min(viewers)),
                 quality: Some(state.sessions.trust.quality(room)),
             },
             None => Self {
                 away: None,
+                confirmed: None,
                 quality: None,
             },
         }

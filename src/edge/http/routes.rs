@@ -264,7 +264,9 @@ pub(crate) fn with_middleware(router: Router<Arc<AppState>>, state: Arc<AppState
 }
 
 /// A route whose body names up to a thousand users or lives.
-fn with_many_ids(route: UtoipaMethodRouter<Arc<AppState>>) -> UtoipaMethodRouter<Arc<AppState>> {
+pub(crate) fn with_many_ids(
+    route: UtoipaMethodRouter<Arc<AppState>>,
+) -> UtoipaMethodRouter<Arc<AppState>> {
     with_body(MAX_IDS_BODY, route)
 }
 

@@ -18,6 +18,7 @@ use crate::peers::core::Core;
 use crate::session::context::SessionContext;
 use crate::session::socketless::sessions::SocketlessSessions;
 use crate::sync::events::api_events::ApiEvents;
+use crate::sync::features::Features;
 use crate::sync::follows::FollowGraph;
 use crate::sync::live_changes::LiveChanger;
 use crate::sync::lives::Lives;
@@ -46,6 +47,7 @@ pub(crate) struct AppState {
     pub(crate) core: Arc<Core>,
     pub(crate) snapshots: Snapshots,
     pub(crate) lives: Arc<Lives>,
+    pub(crate) features: Features,
     pub(crate) follows: Arc<FollowGraph>,
     pub(crate) live_changes: LiveChanger,
     pub(crate) removals: Remover,

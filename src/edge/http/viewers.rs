@@ -7,7 +7,9 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::authorization::CalledBy;
 use super::fans::load;
+use super::hidden::{LEAST_LOOKED_AT, Sight};
 use super::paging::{Listing, MAX_LIMIT, Page, Paging, paging_query};
 use super::position::Position;
 use super::problem::{Problem, refusals};
@@ -55,13 +57,15 @@ pub(crate) async fn list(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     InQuery(only): InQuery<FanQuery>,
+    by: CalledBy,
     paging: Paging,
 ) -> Result<Json<Page<OnlineViewer>>, Problem> {
     let position = Position::read(Listing::Viewers, &paging)?;
     let record = load(&state, &live).await?;
     match Position::in_epoch(position, &state, &record)? {
         Some(position) => {
-            let page = page(&state, &record, position, only.fan, paging.limit).await?;
+            let sight = Sight::of(&state, by);
+            let page = page(&state, &record, position, only.fan, paging.limit, &sight).await?;
             Ok(Json(page))
         }
         None => Ok(Json(Page::empty())),
@@ -69,13 +73,14 @@ pub(crate) async fn list(
 }
 
 /// Fills a page from a position on, with viewers of as many slices as the page needs. With
-/// `only_fans` the page holds only fans, or only others.
+/// `only_fans` the page holds only fans, or only others. A cursor names no hidden viewer.
 async fn page(
     state: &AppState,
     record: &LiveRecord,
     mut position: Position,
     only_fans: Option<bool>,
     limit: usize,
+    sight: &Sight<'_>,
 ) -> Result<Page<OnlineViewer>, Problem> {
     let mut items = Vec::new();
     let mut examined = 0;
@@ -85,7 +90,7 @@ async fn page(
     let chunk_size = if only_fans.is_some() {
         MAX_LIMIT
     } else {
-        limit.saturating_add(1).min(MAX_LIMIT)
+        (limit + 1).clamp(LEAST_LOOKED_AT, MAX_LIMIT)
     };
     let slices = SliceId::all(OnlineSet::Live(record.live.clone()), record.slices);
     for slice in slices.skip(position.slice as usize - 1) {
@@ -94,7 +99,7 @@ async fn page(
             .since(position.began, slice.clone(), Group::All, record.epoch)
             .await?;
         for users in snapshot.after(after.take().as_ref()).chunks(chunk_size) {
-            if examined >= MAX_EXAMINED {
+            if examined >= MAX_EXAMINED && position.after.is_some() {
                 return Ok(Page {
                     items,
                     cursor: Some(position.cursor(Listing::Viewers)),
@@ -102,11 +107,15 @@ async fn page(
             }
             examined += users.len();
             let store = &state.core.store_for_clients;
-            let (are_fans, since) = tokio::try_join!(
+            let (are_fans, since, unseen) = tokio::try_join!(
                 store.are_members(&slice, Group::Fans, users),
-                store.since_of(&slice, users)
+                store.since_of(&slice, users),
+                sight.unseen(users)
             )?;
             for ((user, fan), since) in users.iter().zip(are_fans).zip(since) {
+                if unseen.contains(user) {
+                    continue;
+                }
                 if only_fans.is_none_or(|only_fans| only_fans == fan) {
                     if items.len() == limit {
                         return Ok(Page {

@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::base::ids::{Epoch, LiveId, UserId};
-use crate::edge::http::authorization::OwnLive;
+use crate::edge::http::authorization::{CalledBy, OwnLive};
 use crate::edge::http::bounded::Whole;
 use crate::edge::http::fans::load;
+use crate::edge::http::hidden::Sight;
 use crate::edge::http::paging::{CountedPage, Listing, Paging, paging_query};
 use crate::edge::http::problem::{Problem, ProblemKind, refusals};
 use crate::edge::http::requests::{InPath, InQuery};
@@ -114,6 +115,7 @@ pub(crate) async fn list(
     InPath(live): InPath<LiveId>,
     InQuery(query): InQuery<SessionsQuery>,
     own: Option<Extension<OwnLive>>,
+    by: CalledBy,
     paging: Paging,
 ) -> Result<Json<CountedPage<ListedSession>>, Problem> {
     let position = paging.position(resume)?;
@@ -142,10 +144,23 @@ pub(crate) async fn list(
         Some(position) => position.count,
         None => store.count_sessions(&of, attended.slices, span).await?,
     };
-    let after = position.as_ref().map(|position| &position.place);
-    let (page, more) = store
-        .sessions_page(&of, attended.slices, span, after, paging.limit)
-        .await?;
+    let mut after = position.map(|position| position.place);
+    let sight = Sight::of(&state, by);
+    let mut page = Vec::new();
+    let mut more = true;
+    // The cursor names the last session of the page. So it must have one that the caller sees.
+    while page.is_empty() && more {
+        (page, more) = store
+            .sessions_page(&of, attended.slices, span, after.as_ref(), paging.limit)
+            .await?;
+        after = page.last().map(|session| session.place.clone());
+        let users: Vec<UserId> = page
+            .iter()
+            .map(|session| session.place.user.clone())
+            .collect();
+        let unseen = sight.unseen(&users).await?;
+        page.retain(|session| !unseen.contains(&session.place.user));
+    }
     let users: BTreeSet<&UserId> = page.iter().map(|session| &session.place.user).collect();
     let users: Vec<UserId> = users.into_iter().cloned().collect();
     let are_fans = store.have_attended(&of, &users).await?;

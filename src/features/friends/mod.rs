@@ -16,6 +16,7 @@ pub(crate) fn feature() -> Wired {
     Wired::joins(|host, added| {
         let friends = FriendsTask {
             core: host.core.clone(),
+            features: host.features.clone(),
             budgets: host.sessions.budgets.clone(),
             doubts_from: AtomicMoment::default(),
         };

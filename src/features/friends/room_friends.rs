@@ -28,6 +28,7 @@ use crate::presence::user_budgets::UserBudgets;
 use crate::store::LiveEpoch;
 use crate::store::followed;
 use crate::store::{Channel, MAX_BATCH, StoreError, StoreResult};
+use crate::sync::features::Features;
 
 const MAX_CONCURRENT_ROOMS: usize = 16;
 
@@ -45,6 +46,7 @@ const UNTIL_READ: Millis = 50;
 
 pub struct FriendsTask {
     pub core: Arc<Core>,
+    pub features: Features,
     pub budgets: Arc<UserBudgets>,
     /// The time from which on the task may make further reads because messages may have been missed.
     pub doubts_from: AtomicMoment,
@@ -164,21 +166,37 @@ impl FriendsTask {
                     None => Ok(()),
                 }
             }
-            Work::Look(users) => match self.core.store_for_clients.whereabouts_of(&users).await {
-                Ok(known) => {
-                    self.note_read(users.len());
-                    let roster = self.core.gateways.roster();
-                    let own = self.core.gateways.id();
-                    let seen = known
-                        .iter()
-                        .map(|words| sighting(&room.record.live, words, &roster, &own));
-                    room.friends.looked(users.iter().zip(seen));
-                    Ok(())
-                }
+            Work::Look(users) => match self.look(room, &users).await {
+                Ok(()) => Ok(()),
                 Err(why) => Err((Work::Look(users), why)),
             },
             Work::Wait(_) | Work::Nothing => Ok(()),
         }
+    }
+
+    /// Looks where users are. Hidden ones are nowhere, whoever asks: friends are told to users.
+    async fn look(&self, room: &Room, users: &[UserId]) -> StoreResult<()> {
+        let known = self.core.store_for_clients.whereabouts_of(users).await?;
+        self.note_read(users.len());
+        let roster = self.core.gateways.roster();
+        let own = self.core.gateways.id();
+        let mut there = Vec::new();
+        let mut seen = Vec::with_capacity(users.len());
+        for (user, words) in users.iter().zip(&known) {
+            let sighting = sighting(&room.record.live, words, &roster, &own);
+            if sighting != Sighting::Gone {
+                there.push(user.clone());
+            }
+            seen.push((user, sighting));
+        }
+        let hidden = self.features.hidden_among(&there).await?;
+        for (user, sighting) in &mut seen {
+            if hidden.contains(*user) {
+                *sighting = Sighting::Gone;
+            }
+        }
+        room.friends.looked(seen.into_iter());
+        Ok(())
     }
 
     /// Takes in a viewer's follows, unless the user has caused so many reads that this one has to

@@ -5,13 +5,18 @@ use async_trait::async_trait;
 use fred::types::Value;
 
 use crate::base::ids::Login;
+use crate::features::profiles::keys::HIDDEN;
 use crate::store::redis::args;
 use crate::store::redis::erasing::{ErasesKeys, Erasing, FamilyEraser, Look, Suspect};
 use crate::store::redis::keys::{USER, USERS};
 use crate::store::redis::reply::Reply;
 use crate::store::{MAX_BATCH, PersonalData, StoreResult};
 
-pub(crate) static ERASERS: &[FamilyEraser] = &[(&USER, &OfProfiles), (&USERS, &OfLogins)];
+pub(crate) static ERASERS: &[FamilyEraser] = &[
+    (&USER, &OfProfiles),
+    (&USERS, &OfLogins),
+    (&HIDDEN, &OfHidden),
+];
 
 struct OfProfiles;
 
@@ -34,6 +39,16 @@ impl ErasesKeys for OfProfiles {
         let gone = of.delete(&key.key).await?;
         of.step.add(PersonalData::Profiles, gone);
         Ok(())
+    }
+}
+
+/// That a user is hidden is a part of the profile, so the report tells of the profile only.
+struct OfHidden;
+
+impl ErasesKeys for OfHidden {
+    fn look(&self, key: &Suspect, of: &Erasing<'_>) -> Option<Look> {
+        let erase = ("SREM", args![key.key, of.user]);
+        Some(Look::Erase(None, vec![erase]))
     }
 }
 

@@ -25,7 +25,7 @@ use crate::edge::http::problem::{Problem, ProblemKind, refusals};
 use crate::edge::http::requests::{InPath, JsonObject, run_to_completion};
 use crate::edge::http::state::AppState;
 use crate::features::profiles::store::ProfileStore;
-use crate::features::profiles::store::{Profile, PutProfile};
+use crate::features::profiles::store::{Profile, PutProfile, Visibility};
 use crate::store::Edge;
 
 type Name = Text<1, 100>;
@@ -40,6 +40,9 @@ pub(crate) struct PutUser {
     /// The name to show.
     #[schema(schema_with = Name::schema)]
     name: Name,
+    /// Whether the user is counted, but in no list that another user sees. If it is left out, that
+    /// stays as it is; a new user is not hidden.
+    hidden: Option<bool>,
 }
 
 /// A profile.
@@ -57,15 +60,18 @@ pub(crate) struct UserProfile {
     /// When the first profile of this user was written, in Unix milliseconds.
     #[schema(example = 1_732_000_000_000_u64)]
     signup: u64,
+    /// Whether the user is counted, but in no list that another user sees.
+    hidden: bool,
 }
 
 impl UserProfile {
-    fn of(user_id: UserId, profile: Profile) -> Self {
+    fn of(user_id: UserId, profile: Profile, hidden: bool) -> Self {
         Self {
             user_id,
             login: profile.login.to_string(),
             name: profile.name,
             signup: profile.signup,
+            hidden,
         }
     }
 }
@@ -86,6 +92,8 @@ pub(crate) struct UserNow {
     /// When the first profile of this user was written, in Unix milliseconds.
     #[schema(example = 1_732_000_000_000_u64)]
     signup: Option<u64>,
+    /// Whether the user is counted, but in no list that another user sees.
+    hidden: Option<bool>,
     /// How many users follow this one.
     #[schema(example = 12)]
     followers: u64,
@@ -144,11 +152,12 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let login = read_login(&body.login)?;
     let name = body.name.0;
-    let asked = [body.login, name.clone()];
+    let mut asked = vec![body.login, name.clone()];
+    asked.extend(body.hidden.map(|hidden| hidden.to_string()));
     let store = state.of::<Arc<dyn ProfileStore>>().clone();
     repeatable
         .carry_out(store, &asked, UserId::random(), |user| {
-            sign_up(state, user, login, name)
+            sign_up(state, user, login, name, body.hidden)
         })
         .await
 }
@@ -158,21 +167,46 @@ async fn sign_up(
     user: UserId,
     login: Login,
     name: String,
+    hidden: Option<bool>,
 ) -> Result<Made, Problem> {
     // The id may be that of an earlier attempt.
     check(&state, &user)?;
     let store = &state.of::<Arc<dyn ProfileStore>>();
     let location = format!("/v1/users/{user}");
-    if let Some(there) = store.profile(&user).await? {
+    let profile = match store.profile(&user).await? {
         // The same request made the user before, and its answer was not kept.
-        return Made::new(location, &UserProfile::of(user, there));
-    }
-    match store.put_profile(&user, &login, &name).await? {
-        PutProfile::Created(profile) | PutProfile::Replaced(profile) => {
-            Made::new(location, &UserProfile::of(user, profile))
+        Some(there) => there,
+        None => match store.put_profile(&user, &login, &name).await? {
+            PutProfile::Created(profile) | PutProfile::Replaced(profile) => profile,
+            PutProfile::LoginTaken => return Err(login_taken()),
+        },
+    };
+    let hidden = hide(&state, &user, hidden).await?;
+    Made::new(location, &UserProfile::of(user, profile, hidden))
+}
+
+/// Hides a user or shows the user again, if `hidden` says so. Answers whether the user is hidden.
+///
+/// Viewers who were told of the user as a friend hear at once. A gateway that dies before it has told
+/// them gave no answer, and a repeated request tells them.
+async fn hide(state: &AppState, user: &UserId, hidden: Option<bool>) -> Result<bool, Problem> {
+    let store = &state.of::<Arc<dyn ProfileStore>>();
+    let Some(hidden) = hidden else {
+        let known = store.are_hidden(std::slice::from_ref(user)).await?;
+        return Ok(known == [true]);
+    };
+    let visibility = if hidden {
+        Visibility::Hidden
+    } else {
+        Visibility::Shown
+    };
+    store.set_visibility(user, visibility).await?;
+    for words in store.whereabouts_of(std::slice::from_ref(user)).await? {
+        for (_, live) in words {
+            state.core.to_peers.moved(&live, std::slice::from_ref(user));
         }
-        PutProfile::LoginTaken => Err(login_taken()),
     }
+    Ok(hidden)
 }
 
 fn login_taken() -> Problem {
@@ -206,18 +240,18 @@ pub(crate) async fn put(
     let login = read_login(&body.login)?;
     let id = user.clone();
     let put = async move {
-        state
-            .of::<Arc<dyn ProfileStore>>()
-            .put_profile(&user, &login, &body.name.0)
-            .await
+        let store = state.of::<Arc<dyn ProfileStore>>();
+        let (status, profile) = match store.put_profile(&user, &login, &body.name.0).await? {
+            PutProfile::Created(profile) => (StatusCode::CREATED, profile),
+            PutProfile::Replaced(profile) => (StatusCode::OK, profile),
+            PutProfile::LoginTaken => return Err(login_taken()),
+        };
+        let hidden = hide(&state, &user, body.hidden).await?;
+        Ok((status, UserProfile::of(user, profile, hidden)))
     };
-    let (status, profile) = match run_to_completion(put).await? {
-        PutProfile::Created(profile) => (StatusCode::CREATED, profile),
-        PutProfile::Replaced(profile) => (StatusCode::OK, profile),
-        PutProfile::LoginTaken => return Err(login_taken()),
-    };
+    let (status, profile) = run_to_completion(put).await?;
     let headers = [(header::LOCATION, format!("/v1/users/{id}"))];
-    Ok((status, headers, Json(UserProfile::of(id, profile))).into_response())
+    Ok((status, headers, Json(profile)).into_response())
 }
 
 refusals!(ShowRefused = InvalidId, StoreUnavailable);
@@ -243,8 +277,10 @@ pub(crate) async fn show(
             None => Ok(0),
         }
     };
-    let (profile, followers, following, statuses, status) = tokio::try_join!(
+    let asked_for = std::slice::from_ref(&user);
+    let (profile, hidden, followers, following, statuses, status) = tokio::try_join!(
         store.profile(&user),
+        store.are_hidden(asked_for),
         store.follow_count(&user, Edge::Followers),
         store.follow_count(&user, Edge::Following),
         statuses,
@@ -255,6 +291,7 @@ pub(crate) async fn show(
         login: None,
         name: None,
         signup: None,
+        hidden: None,
         followers,
         following,
         statuses,
@@ -266,6 +303,7 @@ pub(crate) async fn show(
         known.login = Some(profile.login.to_string());
         known.name = Some(profile.name);
         known.signup = Some(profile.signup);
+        known.hidden = Some(hidden == [true]);
     }
     if let Some(status) = status.into_iter().next() {
         known.online = Some(status.online);

@@ -7,10 +7,10 @@ use async_trait::async_trait;
 
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Login, UserId};
-use crate::features::profiles::store::{Profile, Profiles, PutProfile};
+use crate::features::profiles::store::{Profile, Profiles, PutProfile, Visibility};
 use crate::store::StoreResult;
 use crate::store::redis::changes::{NotedChange, in_time};
-use crate::store::redis::reply::{Reply, nonsense, text};
+use crate::store::redis::reply::{Reply, flag, nonsense, text};
 use crate::store::redis::{RedisCalls, args};
 
 impl RedisCalls {
@@ -95,5 +95,24 @@ impl Profiles for RedisCalls {
 
     async fn profile(&self, user: &UserId) -> StoreResult<Option<Profile>> {
         self.read_profile(user).await
+    }
+
+    async fn set_visibility(&self, user: &UserId, visibility: Visibility) -> StoreResult<()> {
+        let key = self.keys().hidden();
+        let until = self.router.not_after(&key).await?;
+        let args = args![user, u8::from(visibility == Visibility::Hidden), until];
+        let reply = self
+            .router
+            .script(&scripts::SET_VISIBILITY, vec![key.clone()], args)
+            .await?;
+        in_time(self, &key, reply)?;
+        Ok(())
+    }
+
+    async fn are_hidden(&self, users: &[UserId]) -> StoreResult<Vec<bool>> {
+        let answers = self
+            .of_each("SMISMEMBER", self.keys().hidden(), users)
+            .await?;
+        answers.iter().map(flag).collect()
     }
 }

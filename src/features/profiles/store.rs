@@ -2,7 +2,7 @@
 //! login.
 
 use crate::store::Store;
-use crate::store::calls::calls;
+use crate::store::calls::{calls, plain_arguments};
 use async_trait::async_trait;
 
 use crate::base::clock::UnixMillis;
@@ -31,6 +31,17 @@ pub enum PutProfile {
     LoginTaken,
 }
 
+/// Whether other users see a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visibility {
+    /// They do.
+    Shown,
+    /// The user is counted, and in no list that they see.
+    Hidden,
+}
+
+plain_arguments!(Visibility);
+
 calls! {
     /// Profiles and logins.
     pub trait Profiles {
@@ -45,6 +56,14 @@ calls! {
 
         /// The profile of a user.
         async fn profile(&self, user: &UserId) -> StoreResult<Option<Profile>>, reads at User(user);
+
+        /// Hides a user from other users, or shows the user again.
+        async fn set_visibility(&self, user: &UserId, visibility: Visibility) -> StoreResult<()>,
+            writes at User(user);
+
+        /// Whether each of these users, at most [`crate::store::MAX_BATCH`], is hidden, in the same
+        /// order.
+        async fn are_hidden(&self, users: &[UserId]) -> StoreResult<Vec<bool>>, reads;
     }
 }
 

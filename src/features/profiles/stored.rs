@@ -1,6 +1,6 @@
 //! The profiles of the embedded store, and the users who have the logins.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Login, UserId};
@@ -13,6 +13,7 @@ pub(crate) struct StoredProfiles {
     profiles: HashMap<UserId, Profile>,
     /// By the folded login.
     logins: HashMap<Login, UserId>,
+    pub(crate) hidden: HashSet<UserId>,
 }
 
 impl StoredProfiles {
@@ -58,6 +59,7 @@ impl StoredProfiles {
 impl State for StoredProfiles {
     fn erase(&mut self, erasure: &mut StateErasure<'_>) {
         let profile = self.profiles.remove(erasure.user);
+        self.hidden.remove(erasure.user);
         let before = self.logins.len();
         self.logins.retain(|_, owner| owner != erasure.user);
         let step = &mut erasure.step;

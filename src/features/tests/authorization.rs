@@ -90,6 +90,7 @@ const GUARDED: &[(&str, Streamer, &str)] = &[
         "read",
     ),
     ("GET /v1/lives/{live_id}/events", OwnLives, "read"),
+    ("POST /v1/lives/{live_id}/confirmed", Nothing, "write"),
     ("GET /v1/users/{user_id}/following", Nothing, "read"),
     ("GET /v1/users/{user_id}/followers", Nothing, "read"),
     ("POST /v1/users", Nothing, "write"),
@@ -276,7 +277,9 @@ fn body_of(route: &str) -> Option<Value> {
         "PUT /v1/lives/{live_id}/info" => json!({"pinned": "hi"}),
         "PUT /v1/lives/{live_id}/bans/{user_id}" => json!({"ban_s": 60}),
         "POST /v1/lives:query" => json!({"live_ids": ["42"]}),
-        "POST /v1/online/query" | "POST /v1/online/seen" => json!({"user_ids": ["u1"]}),
+        "POST /v1/online/query" | "POST /v1/online/seen" | "POST /v1/lives/{live_id}/confirmed" => {
+            json!({"user_ids": ["u1"]})
+        }
         "POST /v1/users" | "PUT /v1/users/{user_id}" => {
             json!({"login": path_login(route), "name": "Ann"})
         }

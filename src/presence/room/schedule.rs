@@ -18,6 +18,8 @@ pub struct Schedule {
     pub friends_queued: Queued,
     /// Whether the room is in the publisher's queue.
     pub publish_queued: Queued,
+    /// Whether the loop that reads confirmed viewers knows the room.
+    pub confirmed_queued: Queued,
     /// The next write of the figures into the record.
     pub counting: Counting,
     /// The next counts for the dashboards.

@@ -269,6 +269,7 @@ fn counts<'a>(
         as_of: context.core.clock.unix().saturating_sub(age),
         quality: shown.quality,
         away: shown.away,
+        confirmed: shown.confirmed,
         joins: shown.arrived.joins,
         leaves: shown.arrived.leaves,
         stream: shown.stream,

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::confirmed::ConfirmedUsers;
 use super::place::SlicePlace;
 use super::{KEEP_CLOSED_FENCE, MemoryStore};
 use crate::base::clock::{UnixMillis, millis};
@@ -53,6 +54,11 @@ impl MemoryStore {
             for user in present.filter(|user| found.contains(Group::All, user)) {
                 seen.forget(user);
             }
+        }
+        if slice.set.live().is_some() && !departed.is_empty() {
+            self.states
+                .lock::<ConfirmedUsers>()
+                .left(&place, departed.iter().map(|(user, _)| user));
         }
         let is_unused = found.is_unused();
         drop(found);
@@ -124,6 +130,7 @@ impl Slices for MemoryStore {
 
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals> {
         let place = SlicePlace::from(slice);
+        self.states.lock::<ConfirmedUsers>().close(&place, epoch);
         let (totals, moved) = self.slices.entry(place.clone()).or_default().close(epoch);
         if moved {
             self.forget_later(place, epoch);

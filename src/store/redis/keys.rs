@@ -54,6 +54,10 @@ pub const HISTORY_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long the list of a streamer's open lives outlives the last opening.
 pub const CLAIMS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// How long the confirmed viewers of a slice outlive the last confirmation. Gateways take those out
+/// before whose minute is over, because a large key that expires holds up the server.
+pub const CONFIRMED_TTL: Duration = Duration::from_secs(10 * 60);
+
 /// How long the totals of a slice outlive its last write: its fence, and the counters of different
 /// users. A close counts and deletes them.
 pub const TOTALS_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -186,6 +190,11 @@ families! {
 
     /// The same of the fans.
     UNIQUE_FANS = Family::new(Text, "{<live_slice>}:unique-fans");
+
+    /// The viewers of an epoch whom a back end confirmed, scored by when, in Unix milliseconds. Who
+    /// leaves is taken out. Expires [`CONFIRMED_TTL`] after the last confirmation.
+    CONFIRMED, fn confirmed(slice: &SliceId, epoch: Epoch) =
+        Family::new(Zset, "{<live_slice>}:confirmed@<epoch>").names(Names::Members(None));
 
     /// User → `<number> <watched before, ms> <id> <joined_at> <left_at or ->`, the user's latest session in
     /// an epoch of a live with attendance; and `<user> <number>` → `<id> <joined_at> <left_at>` for each
@@ -400,6 +409,19 @@ impl Keys {
     pub(crate) fn with_uniques(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
         if slice.set.live().is_some() {
             keys.extend([Group::All, Group::Fans].map(|group| self.uniques(slice, group)));
+        }
+        keys
+    }
+
+    /// Adds the key of the confirmed viewers of a live.
+    pub(crate) fn with_confirmed(
+        &self,
+        slice: &SliceId,
+        epoch: Epoch,
+        mut keys: Vec<String>,
+    ) -> Vec<String> {
+        if slice.set.live().is_some() {
+            keys.push(self.confirmed(slice, epoch));
         }
         keys
     }
@@ -952,6 +974,7 @@ pub(crate) mod tests {
             for slice_id in [id(1, 1), id(3, 8)] {
                 let home = slot(&keys.slice(&slice_id));
                 let beside = keys.with_uniques(&slice_id, keys.of_slice(&slice_id));
+                let beside = keys.with_confirmed(&slice_id, Epoch(7), beside);
                 for key in keys.with_sessions(&slice_id, Epoch(7), beside) {
                     assert_eq!(slot(&key), home, "{key}");
                 }

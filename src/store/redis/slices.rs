@@ -222,7 +222,7 @@ impl RedisCalls {
     }
 
     /// Sends a command that takes a key and these users; returns its answer about each user.
-    async fn of_each(
+    pub(crate) async fn of_each(
         &self,
         command: &'static str,
         key: String,
@@ -250,6 +250,7 @@ impl Slices for RedisCalls {
         let keys = self.keys();
         let slice = &call.slice;
         let mut on = keys.with_uniques(slice, keys.with_last_seen(slice, keys.of_slice(slice)));
+        on = keys.with_confirmed(slice, call.epoch, on);
         if call.keeps_sessions() {
             on = keys.with_sessions(slice, call.epoch, on);
         }
@@ -293,6 +294,7 @@ impl Slices for RedisCalls {
         let keys = self.keys();
         let slice = &pass.slice;
         let on = keys.with_last_seen(slice, keys.of_slice(slice));
+        let on = keys.with_confirmed(slice, pass.epoch, on);
         let on = keys.with_sessions(slice, pass.epoch, on);
         let args = pass_args(self.seen_form(slice), pass);
         read_passed(self.router.script(&scripts::PASS_SLICE, on, args).await?)
@@ -301,6 +303,7 @@ impl Slices for RedisCalls {
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<SliceTotals> {
         let keys = self.keys();
         let on = keys.with_uniques(slice, keys.of_slice(slice));
+        let on = keys.with_confirmed(slice, epoch, on);
         let args = args![epoch, keys::CLOSED_FENCE_TTL.as_secs()];
         let mut reply = self.router.script(&scripts::CLOSE_SLICE, on, args).await?;
         Ok(SliceTotals {

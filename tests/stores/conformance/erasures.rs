@@ -16,6 +16,7 @@ use rollcall::features::feeds::store::statuses::TimelineEntry;
 use rollcall::features::feeds::store::timelines::Timeline;
 use rollcall::features::media::store::Publishing;
 use rollcall::features::media::store::StreamPublisher;
+use rollcall::features::profiles::store::Visibility;
 use rollcall::store::About;
 use rollcall::store::AnswerName;
 use rollcall::store::BuryReply;
@@ -185,6 +186,8 @@ async fn two_users(store: &Arc<dyn WholeStore>) -> LiveRecord {
         let one = user(n);
         let login = Login::parse(&format!("Ann{n}")).unwrap();
         store.put_profile(&one, &login, "Ann").await.unwrap();
+        let hide = store.set_visibility(&one, Visibility::Hidden);
+        hide.await.unwrap();
         store.follow(&one, &user(3)).await.unwrap();
         store.follow(&user(3), &one).await.unwrap();
         let post = posts(store, &one).await;
@@ -265,6 +268,7 @@ async fn what_names_a_user_goes_and_what_names_others_stays(store: Arc<dyn Whole
         let feed = Timeline::Feed(one.clone());
         assert_eq!(store.timeline_len(&feed).await.unwrap(), count);
     }
+    assert_eq!(store.are_hidden(&both).await.unwrap(), there);
     assert_eq!(
         store.follows(&user(3), &both).await.unwrap(),
         there,

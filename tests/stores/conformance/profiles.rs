@@ -4,7 +4,7 @@ use rollcall::features::WholeStore;
 use std::sync::Arc;
 
 use rollcall::base::ids::Login;
-use rollcall::features::profiles::store::{Profile, PutProfile};
+use rollcall::features::profiles::store::{Profile, PutProfile, Visibility};
 
 use super::{on_each, user};
 
@@ -14,6 +14,7 @@ on_each!(
     another_login_frees_the_former_one,
     of_many_who_claim_a_login_at_a_time_one_gets_it,
     a_user_who_changes_login_over_and_over_has_one_in_the_end,
+    who_is_hidden_is_so_until_shown_again,
 );
 
 fn login(text: &str) -> Login {
@@ -44,6 +45,27 @@ async fn the_first_profile_makes_the_signup_and_later_ones_keep_it(store: Arc<dy
     };
     assert_eq!(again, PutProfile::Replaced(renamed.clone()));
     assert_eq!(store.profile(&user(1)).await.unwrap(), Some(renamed));
+}
+
+async fn who_is_hidden_is_so_until_shown_again(store: Arc<dyn WholeStore>) {
+    let users = [user(1), user(2), user(3)];
+    let hidden = async || store.are_hidden(&users).await.unwrap();
+    assert_eq!(hidden().await, [false; 3]);
+    for _ in 0..2 {
+        for n in [1, 3] {
+            let hide = store.set_visibility(&user(n), Visibility::Hidden);
+            hide.await.unwrap();
+        }
+        assert_eq!(hidden().await, [true, false, true]);
+    }
+    put(&store, 1, "ann").await;
+    assert_eq!(hidden().await, [true, false, true], "another profile");
+    for _ in 0..2 {
+        let show = store.set_visibility(&user(3), Visibility::Shown);
+        show.await.unwrap();
+        assert_eq!(hidden().await, [true, false, false]);
+    }
+    assert_eq!(store.are_hidden(&[]).await.unwrap(), [false; 0]);
 }
 
 async fn a_login_has_one_user_whatever_its_case(store: Arc<dyn WholeStore>) {

@@ -76,6 +76,7 @@ class Counts(Info, Answer):
     as_of: int
     quality: Quality
     away: int
+    confirmed: NotRequired[int]
     joins: int
     leaves: int
     stream: NotRequired[Stream]

@@ -1,7 +1,8 @@
 -- Applies one gateway's change to one slice: what the gateway claims of some users from now on.
 -- KEYS  1 members  2 claims  3 gateways  4 fence
 --       of the users of the platform:  5 last seen
---       of a live:  5 fans  6 different viewers  7 different fans  8 stays  9 sessions, both if the live has attendance
+--       of a live:  5 fans  6 different viewers  7 different fans  8 confirmed viewers
+--       9 stays  10 sessions, both if the live has attendance
 -- ARGV  1 epoch  2 gateway  3 number  4 number of the call that this one follows, or empty: this call makes the entry
 --       5 the latest time, ms, at which the call may make the entry
 --       6 more: the gateway has more to say | bye: it lets go of the slice, and the entry goes | empty
@@ -37,7 +38,7 @@ local form, counts_users, known = ARGV[10], ARGV[11] ~= '', known_from(12)
 local is_of_platform, is_of_streamers = form ~= '', not KEYS[5]
 local keys = {
   members = KEYS[1], who = KEYS[2], gateways = KEYS[3], fence = KEYS[4], fans = not is_of_platform and KEYS[5],
-  seen = is_of_platform and KEYS[5], stays = KEYS[8], sessions = KEYS[9],
+  seen = is_of_platform and KEYS[5], confirmed = KEYS[8], stays = KEYS[9], sessions = KEYS[10],
 }
 
 -- Ends a call that changes no user. What the guard has done stays.
@@ -203,7 +204,9 @@ if counts_users then
   count_different(KEYS[6], joins)
   count_different(KEYS[7], { unpack(ARGV, last_viewer + 1, last_join) })
 end
-local lifetimes = { ARGV[7], ARGV[7], ARGV[7], nil, keys.fans and ARGV[7], ARGV[9], ARGV[9], ARGV[8], ARGV[8] }
+local lifetimes = {
+  ARGV[7], ARGV[7], ARGV[7], nil, keys.fans and ARGV[7], ARGV[9], ARGV[9], nil, ARGV[8], ARGV[8],
+}
 for i, key in ipairs(KEYS) do
   if lifetimes[i] then
     redis.call('EXPIRE', key, lifetimes[i])

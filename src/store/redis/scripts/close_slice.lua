@@ -1,7 +1,7 @@
 -- Closes a slice for an epoch, and deletes everything that the slice held. Leaves a slice of a newer epoch alone. The
 -- closed fence keeps the totals, so a repeated close answers the same.
 -- KEYS  1 members  2 claims  3 gateways  4 fence
---       of a live:  5 fans  6 different viewers  7 different fans
+--       of a live:  5 fans  6 different viewers  7 different fans  8 confirmed viewers
 -- ARGV  1 epoch  2 lifetime of the closed fence, s
 -- Returns  {how many came, how many left, different viewers, different fans}; zeros if the slice belongs to another
 --          epoch
@@ -26,7 +26,7 @@ end
 -- the same step, so no other call comes in between.
 redis.call('UNLINK', unpack(KEYS, 1, 3))
 if KEYS[5] then
-  redis.call('UNLINK', unpack(KEYS, 5, 7))
+  redis.call('UNLINK', unpack(KEYS, 5, 8))
 end
 local totals = whole(joins) .. '-' .. whole(leaves) .. ':' .. whole(viewers) .. ':' .. whole(fans)
 redis.call('SET', KEYS[4], 'closed:' .. ARGV[1] .. ':' .. totals, 'EX', ARGV[2])

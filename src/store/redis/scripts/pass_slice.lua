@@ -2,7 +2,7 @@
 -- the claims. A small slice is done in one call.
 -- KEYS  1 members  2 claims  3 gateways  4 fence
 --       of the users of the platform:  5 last seen
---       of a live:  5 fans  6 stays  7 sessions
+--       of a live:  5 fans  6 confirmed viewers  7 stays  8 sessions
 -- ARGV  1 epoch  2 begin: the first call, which marks the entries of the dead | claims | members | fans: what it looks
 --       through first  3 cursor  4 1 if the pass ends with the claims, or empty  5 about as many users are looked at
 --       6 text | u32 of the users of the platform, otherwise empty  7 lifetime, s  8 lifetime of the totals, s
@@ -15,7 +15,7 @@ local epoch, phase, cursor, form, known = tonumber(ARGV[1]), ARGV[2], ARGV[3], A
 local is_of_platform = form ~= ''
 local keys = {
   members = KEYS[1], who = KEYS[2], gateways = KEYS[3], fence = KEYS[4], fans = not is_of_platform and KEYS[5],
-  seen = is_of_platform and KEYS[5], stays = KEYS[6], sessions = KEYS[7],
+  seen = is_of_platform and KEYS[5], confirmed = KEYS[6], stays = KEYS[7], sessions = KEYS[8],
 }
 
 -- 1. The guard.

@@ -1,8 +1,8 @@
 -- Reads and writes the fence of a slice: its epoch, its version, its counts, and its rebuild. Notices whether somebody
 -- else wrote the keys that only the scripts write, and lets the slice forget all claims then.
 --
--- These functions take the keys of a slice as a table: `members`, `who`, `gateways`, `fence`; `fans` of a live, `stays`
--- and `sessions` of a live with attendance; `seen` of the users of the platform.
+-- These functions take the keys of a slice as a table: `members`, `who`, `gateways`, `fence`; `fans` and `confirmed` of
+-- a live, `stays` and `sessions` of a live with attendance; `seen` of the users of the platform.
 
 -- Returns a fence with zeros. The scripts count, over all gateways, how many users got their first claim (`joins`) and
 -- how many lost their last one (`leaves`), the users of whom a claim says that they are fans, the fields of the hash of

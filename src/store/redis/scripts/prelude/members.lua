@@ -43,12 +43,15 @@ local function change_set(set, present, absent)
   each_thousand(absent, function(some) redis.call('SREM', set, unpack(some)) end)
 end
 
--- Takes users out of the members. Ends their sessions, or notes when those who were there were seen last, if the slice
--- keeps either. `at` gives the times.
+-- Takes users out of the members, and out of the confirmed viewers. Ends their sessions, or notes when those who were
+-- there were seen last, if the slice keeps either. `at` gives the times.
 local function drop_members(keys, form, gone, at)
   each_thousand(gone, function(some)
     local were_there = keys.seen and redis.call('SMISMEMBER', keys.members, unpack(some))
     redis.call('SREM', keys.members, unpack(some))
+    if keys.confirmed then
+      redis.pcall('ZREM', keys.confirmed, unpack(some))
+    end
     if keys.stays then
       end_stays(keys.stays, some, at)
     elseif keys.seen then
