@@ -13,6 +13,7 @@ use super::paging::{Listing, Page, Paging, paging_query};
 use super::position::Position;
 use super::problem::{Problem, refusals};
 use super::requests::{InPath, InQuery};
+use super::snapshots::Listed;
 use super::state::AppState;
 use crate::base::ids::{Group, LiveId, SliceId, UserId};
 use crate::store::{LiveRecord, LiveState};
@@ -86,7 +87,12 @@ async fn page(
         let slice = SliceId::of_live(record.live.clone(), index, record.slices);
         let snapshot = state
             .snapshots
-            .since(position.began, slice, Group::Fans, record.epoch)
+            .since(
+                position.began,
+                slice,
+                Listed::Group(Group::Fans),
+                record.epoch,
+            )
             .await?;
         for user in snapshot.beginning_with(prefix, after.take().as_ref()) {
             if items.len() == limit {
