@@ -313,7 +313,9 @@ impl<'a> Side<'a> {
             differs,
             ..
         } = size;
-        format!("{card} {fans} ~{guests} -{leaves} @{incarnation} rebuild {rebuild} differs {differs}")
+        format!(
+            "{card} {fans} ~{guests} -{leaves} @{incarnation} rebuild {rebuild} differs {differs}"
+        )
     }
 
     fn number_of(&mut self, incarnation: u64) -> usize {
