@@ -51,6 +51,7 @@
 //! | what may a client send, and what is it told? | `session/messages.rs` |
 //! | what does a heartbeat do? | `session/heartbeat.rs`; it ends in `presence/conn.rs` |
 //! | why was I disconnected? | `session/close_codes.rs` |
+//! | who is a guest, and how does a guest sign in? | `base/ids.rs`, `auth/guest_token.rs`; `presence/seating.rs`, `presence/sign_ins.rs` |
 //! | how does a viewer without a WebSocket take part? | `session/socketless/` |
 //! | what do people see in a browser? | `edge/http/pages/` |
 //! | **who is in a live** | |

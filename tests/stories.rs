@@ -83,6 +83,7 @@ mod stories {
     mod garbage;
     mod gateways;
     mod gateways_walk;
+    mod guests;
     mod handshakes;
     mod heartbeats;
     mod hidden;

@@ -66,6 +66,8 @@ pub(super) struct RawClaims {
     #[serde(default, deserialize_with = "given")]
     role: Option<String>,
     #[serde(default, deserialize_with = "given")]
+    guest: Option<bool>,
+    #[serde(default, deserialize_with = "given")]
     count: Option<bool>,
     #[serde(default, deserialize_with = "given")]
     invisible: Option<bool>,
@@ -111,9 +113,41 @@ pub(super) fn required(config: &Config, algorithm: Algorithm) -> Validation {
     validation
 }
 
+/// Why the claims of a token with a good signature mean nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WrongClaims {
+    /// `sub` is no name of a guest.
+    GuestName,
+    /// A guest has another role than that of a viewer.
+    GuestRole,
+    /// An id, the role, the issuer, the audience or the time is not one.
+    Other,
+}
+
 impl RawClaims {
-    /// `None` if an id, the role, the issuer, the audience or the time is not one.
-    pub(super) fn read(self) -> Option<TokenClaims> {
+    pub(super) fn read(self) -> Result<TokenClaims, WrongClaims> {
+        if self.guest != Some(true) {
+            return self.read_user().ok_or(WrongClaims::Other);
+        }
+        let user = UserId::guest(&self.sub).map_err(|_| WrongClaims::GuestName)?;
+        let claims = Self {
+            // The mark makes the id of the guest; the name alone may be that of a user.
+            guest: None,
+            ..self
+        };
+        let claims = claims.read_user().ok_or(WrongClaims::Other)?;
+        if claims.role != Role::Viewer {
+            return Err(WrongClaims::GuestRole);
+        }
+        // A guest follows nobody.
+        Ok(TokenClaims {
+            user,
+            fan_of: None,
+            ..claims
+        })
+    }
+
+    fn read_user(self) -> Option<TokenClaims> {
         let issuer = self.iss.as_ref().is_none_or(Value::is_string);
         let audience = self.aud.as_ref().is_none_or(is_audience);
         let not_before = self.nbf.as_ref().is_none_or(Value::is_number);

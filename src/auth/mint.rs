@@ -58,7 +58,9 @@ impl Grant {
 /// The claims as they stand in the token.
 #[derive(Serialize)]
 struct MintedClaims<'a> {
-    sub: &'a UserId,
+    sub: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guest: Option<bool>,
     role: &'static str,
     iat: u64,
     exp: u64,
@@ -149,7 +151,8 @@ impl TokenSigner {
     pub fn sign(&self, grant: &Grant) -> Result<Secret, jsonwebtoken::errors::Error> {
         let iat = unix_now() / 1_000;
         let claims = MintedClaims {
-            sub: &grant.user,
+            sub: grant.user.guest_name().unwrap_or(grant.user.as_str()),
+            guest: grant.user.is_guest().then_some(true),
             role: grant.role.as_str(),
             iat,
             exp: iat.saturating_add(grant.ttl.as_secs()),

@@ -6,6 +6,7 @@ pub mod claims;
 mod ed25519;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+pub(crate) mod guest_token;
 mod jwks;
 mod key;
 pub(crate) mod key_fetcher;

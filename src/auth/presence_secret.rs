@@ -38,6 +38,8 @@ struct Derived {
     tags: Key,
     /// From it follow the keys of datagrams.
     datagrams: Prk,
+    signs_guests: EncodingKey,
+    checks_guests: DecodingKey,
     signs_ids: EncodingKey,
     checks_ids: DecodingKey,
     tickets: TicketKey,
@@ -47,10 +49,13 @@ impl Derived {
     fn from(secret: &[u8]) -> Self {
         let root = Salt::new(HKDF_SHA256, SALT).extract(secret);
         let ids = expand(&root, &[b"session ids"]);
+        let guests = expand(&root, &[b"guests"]);
         let datagrams = expand(&root, &[b"datagrams"]);
         Self {
             tags: Key::new(HMAC_SHA256, &expand(&root, &[b"session keys"])),
             datagrams: Prk::new_less_safe(HKDF_SHA256, &datagrams),
+            signs_guests: EncodingKey::from_secret(&guests),
+            checks_guests: DecodingKey::from_secret(&guests),
             signs_ids: EncodingKey::from_secret(&ids),
             checks_ids: DecodingKey::from_secret(&ids),
             tickets: TicketKey::new(&expand(&root, &[b"tickets"])),
@@ -182,6 +187,25 @@ impl PresenceSecret {
             .load()
             .first()
             .map(|newest| sign(&newest.signs_ids))
+    }
+
+    /// Does something with the key that signs the tokens of guests.
+    pub(super) fn with_guest_key<T>(&self, sign: impl FnOnce(&EncodingKey) -> T) -> Option<T> {
+        self.derived
+            .load()
+            .first()
+            .map(|newest| sign(&newest.signs_guests))
+    }
+
+    /// The first answer of `check` for one of the keys that tokens of guests may be signed with.
+    pub(super) fn check_guest_with<T>(
+        &self,
+        check: impl Fn(&DecodingKey) -> Option<T>,
+    ) -> Option<T> {
+        self.derived
+            .load()
+            .iter()
+            .find_map(|derived| check(&derived.checks_guests))
     }
 
     /// The first answer of `check` for one of the keys that session ids may be signed with.

@@ -49,7 +49,10 @@ struct WrittenClaims<'a> {
     until: u64,
     /// In seconds.
     iat: u64,
-    sub: &'a UserId,
+    /// Without the mark of a guest.
+    sub: &'a str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    guest: bool,
     role: &'static str,
     count: bool,
     /// In seconds.
@@ -85,6 +88,7 @@ struct ReadClaims {
 impl SessionClaims {
     /// The id, as text for a URL.
     pub(crate) fn sign(&self, secret: &PresenceSecret) -> String {
+        let user = &self.bearer.user;
         let written = WrittenClaims {
             sid: self.key,
             live: &self.live,
@@ -94,7 +98,8 @@ impl SessionClaims {
             removals: self.removals,
             until: self.good_until / 1_000,
             iat: self.began / 1_000,
-            sub: &self.bearer.user,
+            sub: user.guest_name().unwrap_or(user.as_str()),
+            guest: user.is_guest(),
             role: self.bearer.role.as_str(),
             count: self.bearer.counted,
             exp: self.bearer.expires_at as f64 / 1_000.0,
@@ -127,7 +132,7 @@ impl SessionClaims {
             removals: read.removals,
             good_until: read.until.saturating_mul(1_000),
             began: read.iat.saturating_mul(1_000),
-            bearer: read.bearer.read()?,
+            bearer: read.bearer.read().ok()?,
         };
         claims.are_good(now).then_some(claims)
     }

@@ -34,7 +34,7 @@ struct TicketContent {
     #[serde(rename = "b")]
     began: UnixMillis,
     #[serde(rename = "u")]
-    user: UserId,
+    user: String,
     #[serde(rename = "r")]
     role: String,
     #[serde(rename = "c")]
@@ -59,7 +59,7 @@ impl SessionClaims {
             removals: self.removals,
             good_until: self.good_until,
             began: self.began,
-            user: bearer.user.clone(),
+            user: bearer.user.to_string(),
             role: bearer.role.as_str().to_owned(),
             counted: bearer.counted,
             expires_at: bearer.expires_at,
@@ -92,7 +92,7 @@ impl SessionClaims {
             good_until: content.good_until,
             began: content.began,
             bearer: TokenClaims {
-                user: content.user,
+                user: UserId::read(&content.user).ok()?,
                 role: Role::from_word(&content.role)?,
                 counted: content.counted,
                 expires_at: content.expires_at,

@@ -9,13 +9,15 @@ use arc_swap::ArcSwap;
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
 
-use super::claims::{self, RawClaims, TokenClaims};
+use super::claims::{self, RawClaims, TokenClaims, WrongClaims};
 use super::ed25519;
+use super::guest_token;
 use super::key::VerifyingKey;
 use super::key_fetcher::{FetchOrders, KeyFetcher};
 use super::key_ring::{KeyRing, digest};
 use super::key_url::{FetchError, KeyUrl};
 use super::keys::{self, KeyError};
+use super::presence_secret::PresenceSecret;
 use crate::base::clock::unix_now;
 use crate::base::from_files::FromFiles;
 use crate::base::metrics::Metrics;
@@ -43,6 +45,10 @@ pub(crate) enum TokenError {
     Issuer,
     #[error("the token's claims are incomplete or wrong")]
     Claims,
+    #[error("the token's sub is no name of a guest: 1 to 63 bytes of A-Z a-z 0-9 _ . - : @")]
+    GuestName,
+    #[error("the token's role must be viewer: a guest has no other")]
+    GuestRole,
 }
 
 impl TokenError {
@@ -55,7 +61,7 @@ impl TokenError {
             Self::NotYet => "not_yet",
             Self::Audience => "audience",
             Self::Issuer => "issuer",
-            Self::Claims => "claims",
+            Self::Claims | Self::GuestName | Self::GuestRole => "claims",
         }
     }
 }
@@ -113,6 +119,9 @@ pub(crate) struct Tokens {
     ring: Arc<ArcSwap<KeyRing>>,
     /// `None` if no keys come from a URL.
     orders: Option<FetchOrders>,
+    /// From it follows the key of the tokens that gateways give out to guests; `None` if they give
+    /// out none.
+    guests: Option<Arc<PresenceSecret>>,
 }
 
 impl Tokens {
@@ -137,9 +146,18 @@ impl Tokens {
                 metrics,
                 ring,
                 orders,
+                guests: None,
             },
             fetcher,
         ))
+    }
+
+    /// Takes the tokens that gateways give out to guests, too.
+    pub(crate) fn with_guests(self, secret: Arc<PresenceSecret>) -> Self {
+        Self {
+            guests: Some(secret),
+            ..self
+        }
     }
 
     /// The problem of each file of keys that cannot be used.
@@ -195,6 +213,15 @@ impl Tokens {
         if token.header.crit.is_some() {
             return Err(TokenError::Malformed);
         }
+        if let Some(secret) = &self.guests
+            && guest_token::is_meant(&token.header)
+        {
+            let claims = guest_token::read(token.text, secret)?.read()?;
+            if !claims.user.is_guest() {
+                return Err(TokenError::Claims);
+            }
+            return Ok((Arc::new(claims), "verified"));
+        }
         let mut ring = self.ring.load_full();
         let mut checked = self.check_with(&ring, &token);
         if matches!(checked, Err(TokenError::UnknownKey))
@@ -214,7 +241,7 @@ impl Tokens {
         for key in ring.candidates(header) {
             let required = claims::required(&self.config, key.algorithm);
             match token.decode(&key.key, required).map_err(TokenError::from) {
-                Ok(claims) => return claims.read().ok_or(TokenError::Claims),
+                Ok(claims) => return claims.read().map_err(TokenError::from),
                 // Another key may have made it.
                 Err(TokenError::Signature) => {}
                 Err(why) => return Err(why),
@@ -245,6 +272,16 @@ impl FromFiles for Tokens {
             .into();
         self.ring.rcu(|ring| ring.with_files(files.clone()));
         Ok(())
+    }
+}
+
+impl From<WrongClaims> for TokenError {
+    fn from(why: WrongClaims) -> Self {
+        match why {
+            WrongClaims::GuestName => Self::GuestName,
+            WrongClaims::GuestRole => Self::GuestRole,
+            WrongClaims::Other => Self::Claims,
+        }
     }
 }
 

@@ -80,6 +80,9 @@ fn fits(byte: u8, extra: &[u8]) -> bool {
     byte.is_ascii_alphanumeric() || b"_.-".contains(&byte) || extra.contains(&byte)
 }
 
+/// Begins the id of a guest. No id from outside has it, and it needs no percent-encoding in a URL.
+const GUEST: char = '~';
+
 /// The bytes that only ids of users and logins may have.
 const OF_USERS: &[u8] = b":@";
 
@@ -256,10 +259,45 @@ impl UserId {
         Self(format!("u-{}", random_name()).into())
     }
 
-    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.:@-]`, other than `.` and `..`.
+    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.:@-]`, other than `.` and `..`. No guest has such an id:
+    /// where ids come from outside, nobody can name a guest.
     pub fn parse(id: &str) -> Result<Self, InvalidId> {
         check(id, OF_USERS)?;
         Ok(Self(id.into()))
+    }
+
+    /// The id of a guest, who has this name. It is no longer than other ids, with the mark that
+    /// makes it a guest's.
+    pub fn guest(name: &str) -> Result<Self, InvalidId> {
+        check(name, OF_USERS)?;
+        let id = format!("{GUEST}{name}");
+        if id.len() > MAX_ID_LEN {
+            return Err(InvalidId::Length);
+        }
+        Ok(Self(id.into()))
+    }
+
+    /// The id of a new guest: 80 random bits in lower-case letters and digits.
+    pub fn random_guest() -> Self {
+        Self(format!("{GUEST}{}", random_name()).into())
+    }
+
+    /// Takes the id of a user or of a guest, where a gateway has written it.
+    pub fn read(id: &str) -> Result<Self, InvalidId> {
+        match id.strip_prefix(GUEST) {
+            Some(name) => Self::guest(name),
+            None => Self::parse(id),
+        }
+    }
+
+    /// The name of a guest; `None` for a user.
+    pub fn guest_name(&self) -> Option<&str> {
+        self.0.strip_prefix(GUEST)
+    }
+
+    /// Whether this is a viewer without an account.
+    pub fn is_guest(&self) -> bool {
+        self.0.starts_with(GUEST)
     }
 
     /// Whether ids of users may begin with `prefix`.
@@ -428,6 +466,26 @@ impl SliceId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guest_has_a_mark_that_no_id_from_outside_has() {
+        let guest = UserId::guest("abc").unwrap();
+        assert_eq!((guest.as_str(), guest.guest_name()), ("~abc", Some("abc")));
+        assert!(guest.is_guest() && UserId::random_guest().is_guest());
+        assert_eq!(UserId::read("~abc"), Ok(guest));
+        assert!(!UserId::read("abc").unwrap().is_guest());
+        for outside in ["~abc", "~", "a~b"] {
+            assert!(UserId::parse(outside).is_err(), "{outside}");
+        }
+        for wrong in ["~", "~~abc", "~.."] {
+            assert!(UserId::read(wrong).is_err(), "{wrong}");
+        }
+        assert!(UserId::guest(&"x".repeat(MAX_ID_LEN - 1)).is_ok());
+        assert_eq!(
+            UserId::guest(&"x".repeat(MAX_ID_LEN)),
+            Err(InvalidId::Length)
+        );
+    }
 
     #[test]
     fn ids_outside_the_alphabet_are_refused() {

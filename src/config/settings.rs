@@ -184,6 +184,15 @@ pub struct Config {
     /// The same for all gateways.
     #[arg(long, action = Set, default_value = "on", value_parser = switch())]
     pub track_online: bool,
+    /// Whether POST /v1/guests gives out tokens to viewers without an account
+    ///
+    /// The same for all gateways. docs/how-users-work.md says what guests may do.
+    #[arg(long, action = Set, default_value = "off", value_parser = switch())]
+    pub guests: bool,
+    /// Guests per second that one address may become (POST /v1/guests); beyond that, 429; 0: no limit
+    #[arg(long, value_name = "PER_SECOND", default_value = "5")]
+    #[arg(value_parser = number::<u32>(0..=1_000_000))]
+    pub guest_rate: u32,
     /// Whether the summary of a closed live says how many different viewers and fans came
     ///
     /// The same for all gateways. Costs a call to the store for each live and flush in which

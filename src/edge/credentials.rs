@@ -34,6 +34,8 @@ pub(crate) enum AuthError {
     User(#[from] InvalidId),
     #[error("role must be viewer, streamer or service")]
     Role,
+    #[error("role must be viewer: a guest has no other")]
+    GuestRole,
     #[error("a token is missing: send Authorization: Bearer, or ?token=")]
     NoToken,
     #[error("{0}")]
@@ -118,11 +120,14 @@ pub(crate) fn credentials<'a>(parts: &'a Parts, scheme: &str) -> Option<&'a str>
 }
 
 fn unverified(fields: &IdentityFields, counted: bool) -> Result<Identity, AuthError> {
-    let user = UserId::parse(fields.user_id.as_deref().ok_or(AuthError::NoUser)?)?;
+    let user = UserId::read(fields.user_id.as_deref().ok_or(AuthError::NoUser)?)?;
     let role = match fields.role.as_deref() {
         None => Role::Viewer,
         Some(word) => Role::from_word(word).ok_or(AuthError::Role)?,
     };
+    if user.is_guest() && role != Role::Viewer {
+        return Err(AuthError::GuestRole);
+    }
     Ok(Identity {
         user,
         role,

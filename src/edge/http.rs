@@ -21,6 +21,7 @@ pub(crate) mod erased;
 pub(crate) mod fans;
 pub(crate) mod follows;
 pub mod gateway;
+pub(crate) mod guests;
 pub(crate) mod health;
 pub(crate) mod hidden;
 pub(crate) mod idempotency;

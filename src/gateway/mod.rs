@@ -107,10 +107,18 @@ fn with_all_wrong_files(config: &Config, why: StartError) -> StartError {
 
 async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway, StartError> {
     let metrics = Arc::new(Metrics::default());
+    let presence_secret = PresenceSecret::open(config.presence_secret_file.clone())
+        .map(Arc::new)
+        .map_err(StartError::Settings)?;
     let (tokens, key_fetcher) = match config.auth {
         AuthMode::Off => (None, None),
         AuthMode::Jwt => {
             let (tokens, fetcher) = Tokens::open(&config, metrics.clone())?;
+            let tokens = if config.guests {
+                tokens.with_guests(presence_secret.clone())
+            } else {
+                tokens
+            };
             (Some(Arc::new(tokens)), fetcher)
         }
     };
@@ -135,9 +143,6 @@ async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway
     if let Some(certificate) = &certificate {
         other_files.push(certificate.clone());
     }
-    let presence_secret = PresenceSecret::open(config.presence_secret_file.clone())
-        .map(Arc::new)
-        .map_err(StartError::Settings)?;
     let from_outside = FromOutside {
         tokens,
         api_keys,

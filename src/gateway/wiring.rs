@@ -265,6 +265,9 @@ pub(crate) fn wire(
         tokens,
         api_keys,
         rate_limits: RateLimits::new(config.http_rate, metrics.clone(), core.clock),
+        guests: config
+            .guests
+            .then(|| RateLimits::new(config.guest_rate, metrics.clone(), core.clock)),
         parts: added.parts,
         core: core.clone(),
     };

@@ -81,6 +81,9 @@ pub struct PeerCounts {
     /// The indexes of the slices in `slices` that are in a rebuild.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rebuilds: Vec<u32>,
+    /// The slices in `slices` that have guests: the index of each, and how many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guests: Vec<(u32, u64)>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it so")]
@@ -175,6 +178,7 @@ mod tests {
             asks: true,
             slices: vec![(2, 5, 3, 8, 1_732_000_000_000_000, 9)],
             rebuilds: vec![2],
+            guests: vec![(2, 1)],
         };
         let (user, streamer) = (UserId::parse("u1").unwrap(), UserId::parse("s1").unwrap());
         for message in [
@@ -231,6 +235,7 @@ mod tests {
             asks: false,
             slices: vec![(2, 5, 3, 8, 17, 16)],
             rebuilds: vec![],
+            guests: vec![],
         };
         let text = PeerMessage::Counts(counts).text(&GatewayId::parse("gw-a").unwrap());
         let shape = concat!(

@@ -252,11 +252,12 @@ impl Publisher {
     }
 }
 
-/// New sizes of slices, and the indexes of those in a rebuild.
+/// New sizes of slices, the indexes of those in a rebuild, and the guests of those that have some.
 #[derive(Default)]
 struct SliceUpdates {
     slices: Vec<SliceCard>,
     rebuilds: Vec<u32>,
+    guests: Vec<(u32, u64)>,
 }
 
 impl SliceUpdates {
@@ -273,6 +274,9 @@ impl SliceUpdates {
             ));
             if size.rebuild {
                 updates.rebuilds.push(slice.id.index);
+            }
+            if size.guests > 0 {
+                updates.guests.push((slice.id.index, size.guests));
             }
         }
         updates
@@ -300,7 +304,11 @@ fn channel(room: &Room) -> Channel {
 
 fn counts(room: &Room, number: u64, count: ViewerCount, updates: SliceUpdates) -> PeerCounts {
     let ViewerCount { viewers, away } = count;
-    let SliceUpdates { slices, rebuilds } = updates;
+    let SliceUpdates {
+        slices,
+        rebuilds,
+        guests,
+    } = updates;
     PeerCounts {
         epoch: room.record.epoch,
         number,
@@ -309,6 +317,7 @@ fn counts(room: &Room, number: u64, count: ViewerCount, updates: SliceUpdates) -
         asks: false,
         slices,
         rebuilds,
+        guests,
     }
 }
 

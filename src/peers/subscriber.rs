@@ -247,6 +247,9 @@ impl Subscriber {
             highest = highest.max(*card).max(*fans).max(*leaves);
             newest = newest.max(*version).max(*incarnation);
         }
+        for (_, guests) in &counts.guests {
+            highest = highest.max(*guests);
+        }
         if highest > MAX_FIGURE || newest > MAX_VERSION {
             return Err("malformed");
         }
@@ -280,6 +283,7 @@ impl Subscriber {
             let size = SliceSize {
                 card: *card,
                 fans: *fans,
+                guests: guests_of(counts, *index),
                 leaves: *leaves,
                 version: *version,
                 incarnation: *incarnation,
@@ -293,6 +297,12 @@ impl Subscriber {
         }
         Ok(())
     }
+}
+
+/// How many guests a message says that the slice of this index has.
+fn guests_of(counts: &PeerCounts, index: u32) -> u64 {
+    let told = counts.guests.iter().find(|(of, _)| *of == index);
+    told.map_or(0, |(_, guests)| *guests)
 }
 
 #[cfg(test)]

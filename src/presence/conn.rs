@@ -104,6 +104,24 @@ impl Conn {
         }
     }
 
+    /// The shared part of the same socket for the user whom a guest became. The caller passes on the
+    /// signals to the guest's part afterwards.
+    pub(crate) fn signed_in(&self, identity: Identity, now: Moment) -> Self {
+        Self {
+            socket_id: self.socket_id,
+            looks_away: AtomicBool::new(self.looks_away()),
+            ..Self::new(identity, now)
+        }
+    }
+
+    /// Passes on the signals that the task has not taken yet.
+    pub(crate) fn pass_signals_on(&self, to: &Self) {
+        let waiting = Signals(self.signals.swap(0, Ordering::AcqRel));
+        if !waiting.is_empty() {
+            to.signal(waiting);
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn numbered(self, socket_id: SocketId) -> Self {
         Self { socket_id, ..self }

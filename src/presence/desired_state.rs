@@ -188,6 +188,9 @@ pub struct DesiredState {
     complaint: Option<u64>,
     /// The gateway lets go of the slice once nobody is wanted and the store knows it.
     leaving: bool,
+    /// Unsettled users of whom one leaves and the other comes in the same step, each with the
+    /// other: one call names both.
+    partners: HashMap<UserId, UserId>,
 }
 
 /// Only the model check hashes desired states. The sets stay unordered because every join looks
@@ -200,6 +203,7 @@ impl Hash for DesiredState {
         (self.entry, self.number, self.done, self.incarnation).hash(state);
         (self.in_flight, self.call_required, self.complaint).hash(state);
         (self.leaving, self.incomplete).hash(state);
+        BTreeMap::from_iter(&self.partners).hash(state);
     }
 }
 
@@ -245,10 +249,36 @@ impl DesiredState {
             // The store still holds the user as wanted again.
             Some(in_store) if in_store.certain() == Some(standing) => {
                 self.unsettled.remove(user);
+                self.part(user);
             }
             Some(_) => {}
         }
         true
+    }
+
+    /// Has one call name both users, who are unsettled: one leaves and becomes the other. So no size
+    /// of the slice shows one change without the other.
+    pub fn pair(&mut self, one: &UserId, other: &UserId) {
+        for user in [one, other] {
+            self.part(user);
+        }
+        if self.is_settled(one) || self.is_settled(other) {
+            return;
+        }
+        self.partners.insert(one.clone(), other.clone());
+        self.partners.insert(other.clone(), one.clone());
+    }
+
+    fn part(&mut self, user: &UserId) {
+        if let Some(other) = self.partners.remove(user) {
+            self.partners.remove(&other);
+        }
+    }
+
+    /// The unsettled user whom a call must name together with this one.
+    fn partner(&self, user: &UserId) -> Option<(&UserId, InStore)> {
+        let (other, in_store) = self.unsettled.get_key_value(self.partners.get(user)?)?;
+        Some((other, *in_store))
     }
 
     /// Makes a call name a user again, because the store's note on the user must change. Does
@@ -470,6 +500,7 @@ impl DesiredState {
             more: false,
             bye: self.says_bye(),
         };
+        let mut paired = HashSet::new();
         for turn in [CallRank::First, CallRank::Second, CallRank::Again] {
             if turn == CallRank::Again && !limit.may_say_again {
                 break;
@@ -478,8 +509,19 @@ impl DesiredState {
                 if draft.len() == limit.users {
                     break;
                 }
-                if in_store.rank() == turn {
+                if in_store.rank() != turn || paired.contains(user) {
+                    continue;
+                }
+                let partner = self.partner(user).filter(|_| limit.users > 1);
+                let Some((other, of_other)) = partner else {
                     self.name(&mut draft, user, *in_store);
+                    continue;
+                };
+                // A call that has room for one of them only leaves both to the next one.
+                if draft.len() + 2 <= limit.users {
+                    self.name(&mut draft, user, *in_store);
+                    self.name(&mut draft, other, of_other);
+                    paired.extend([user, other]);
                 }
             }
         }
@@ -517,6 +559,9 @@ impl DesiredState {
         };
         for (user, standing) in draft.users() {
             self.settle(user, standing);
+            if self.is_settled(user) {
+                self.part(user);
+            }
         }
         self.done = draft.number;
         self.incarnation = size.incarnation;
@@ -575,6 +620,7 @@ impl DesiredState {
         self.entry = None;
         self.call_required = false;
         self.incomplete = false;
+        self.partners.clear();
         let lost = self.wanted.iter().map(|user| (user.clone(), InStore::Lost));
         self.unsettled = lost.collect();
     }
@@ -690,6 +736,35 @@ mod tests {
         }
         settle(&mut desired);
         desired
+    }
+
+    #[test]
+    fn one_call_names_both_of_a_pair_however_many_wait() {
+        let limit = CallLimit {
+            users: 3,
+            may_say_again: false,
+        };
+        for round in 0..20 {
+            let mut state = DesiredState::default();
+            let guest = UserId::guest("g").unwrap();
+            state.want(&guest, Standing::Member);
+            settle(&mut state);
+            let became = user(100 + round);
+            state.want(&became, Standing::Member);
+            state.want(&guest, Standing::Gone);
+            state.pair(&guest, &became);
+            for n in 0..7 {
+                state.want(&user(n), Standing::Member);
+            }
+            let mut together = 0;
+            while let Some(draft) = state.next(limit) {
+                let names = draft.joins.contains(&became);
+                assert_eq!(names, draft.leaves.contains(&guest), "{draft:?}");
+                together += u32::from(names);
+                state.answered(&draft, &ApplyReply::Done(SliceSize::default()));
+            }
+            assert!(together == 1 && state.partners.is_empty());
+        }
     }
 
     #[test]

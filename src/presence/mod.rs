@@ -39,6 +39,7 @@ pub(crate) mod room_stream;
 pub(crate) mod rooms;
 mod seating;
 mod seats;
+mod sign_ins;
 pub(crate) mod slice;
 pub(crate) mod slice_ref;
 pub(crate) mod slice_state;

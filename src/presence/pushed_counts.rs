@@ -284,7 +284,10 @@ mod tests {
     fn shown(at: Moment, viewers: u64) -> Shown {
         Shown {
             at,
-            figures: Figures { viewers, fans: 0 },
+            figures: Figures {
+                viewers,
+                ..Figures::default()
+            },
             away: 0,
             confirmed: 0,
             arrived: Arrived::default(),

@@ -29,6 +29,7 @@ use super::own_lease::OwnLease;
 use super::pushed_counts::PushedCounts;
 use super::room_info::RoomInfo;
 use super::room_stream::{RoomStream, ShownStream};
+use super::sign_ins::SignIns;
 use super::slice::Slice;
 use super::throttle::Shown;
 use crate::base::clock::{Clock, Moment};
@@ -103,6 +104,8 @@ pub struct Room {
     pub pushed: PushedCounts,
     /// The viewers who asked for their friends here.
     pub friends: FriendsHere,
+    /// The guests who become users just now.
+    pub(super) sign_ins: SignIns,
     /// The users who came or left, for the gateways with viewers who asked for their friends here.
     pub moves: Moves,
     pub acks: ArcSwap<CachedAcks>,
@@ -128,6 +131,7 @@ impl Room {
             listeners: Mutex::new(Vec::new()),
             pushed: PushedCounts::default(),
             friends: FriendsHere::default(),
+            sign_ins: SignIns::default(),
             moves: Moves::default(),
             acks: ArcSwap::from_pointee(CachedAcks::default()),
             info: RoomInfo::new(&record),
@@ -243,14 +247,20 @@ impl Room {
     /// moment: each user who came has left or is there.
     pub fn totals(&self) -> (Figures, Arrived) {
         let mut arrived = Arrived::default();
-        let mut fans = 0;
+        let (mut fans, mut guests) = (0, 0);
         for slice in &self.slices {
             let size = slice.size();
             arrived = arrived.plus(size.arrived());
             fans += size.fans;
+            guests += size.guests;
         }
         let viewers = arrived.joins.saturating_sub(arrived.leaves);
-        (Figures { viewers, fans }, arrived)
+        let figures = Figures {
+            viewers,
+            fans,
+            guests: guests.min(viewers),
+        };
+        (figures, arrived)
     }
 
     /// The figures for dashboards. `quality` runs last, so that no doubtful figure passes for a

@@ -386,6 +386,18 @@ impl Rooms {
         self.publish(room);
     }
 
+    /// Queues a room because a guest became a user. Both slices have a turn, even if one of them has
+    /// nothing to say: the sizes of both are held back until then.
+    pub fn replaced(&self, room: &Arc<Room>, guest: &UserId, user: &UserId) {
+        let audience = Audience::from(room);
+        for slice in [audience.slice_of(user), audience.slice_of(guest)] {
+            self.flush(&slice);
+            self.ask_elsewhere(&slice);
+        }
+        self.count(room);
+        self.publish(room);
+    }
+
     /// The sets of users of the platform.
     pub fn platforms(&self) -> impl Iterator<Item = &Arc<Platform>> {
         self.users.iter().chain([&self.streamers])
@@ -403,9 +415,11 @@ impl Rooms {
         self.flush_if_dirty(&Audience::from(platform).slice_of(user));
     }
 
-    /// Notes that a socket of a user online took a seat in a live.
+    /// Notes that a socket of a user online took a seat in a live. A guest is in no set of the
+    /// platform.
     pub fn join_live(&self, user: &UserId, live: &LiveId) {
         if let Some(users) = &self.users
+            && !user.is_guest()
             && users.join_live(user, live)
         {
             self.flush(&Audience::from(users).slice_of(user));
@@ -415,6 +429,7 @@ impl Rooms {
     /// Notes that a socket of a user online gave up its seat in a live.
     pub fn leave_live(&self, user: &UserId, live: &LiveId) {
         if let Some(users) = &self.users
+            && !user.is_guest()
             && users.leave_live(user, live)
         {
             self.flush(&Audience::from(users).slice_of(user));

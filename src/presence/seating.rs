@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use super::conn::{Conn, Signals};
-use super::desired_state::Standing;
 use super::room::{NoSeat, Room};
 use super::seats::{ExpiredFans, Member, Seats};
 use super::tally::{SeatChange, SeatState};
@@ -27,16 +26,9 @@ impl Room {
     /// Wants the standing of the user's present seat in the store. The caller holds the lock of the
     /// seats.
     fn settle(&self, user: &UserId, seats: &Seats) {
-        let standing = if seats.has_fan(user) {
-            Standing::Fan
-        } else if seats.has_viewer(user) {
-            Standing::Member
-        } else {
-            Standing::Gone
-        };
         self.slices[self.place_of_user(user)]
             .lock()
-            .want(user, standing);
+            .want(user, seats.standing(user));
     }
 
     /// Seats a socket at `now`, which is `unix_now` by the wall clock; all joins together keep to
@@ -69,6 +61,57 @@ impl Room {
         self.settle(user, &seats);
         self.count_seat(change, now);
         self.figures.note_peaks();
+        Ok(member)
+    }
+
+    /// Seats a user's socket in the place of the guest's that it was, in one step. The user is there
+    /// since the guest was.
+    ///
+    /// # Errors
+    /// If the room has ended or is being evicted, the guest has no seat, or the user is banned.
+    /// Nothing has changed then.
+    pub(crate) fn sign_in(
+        &self,
+        guest: &Arc<Conn>,
+        user: &Arc<Conn>,
+        now: Moment,
+    ) -> Result<Arc<Member>, NoSeat> {
+        let (guest_id, user_id) = (&guest.identity.user, &user.identity.user);
+        let (from, to) = (self.place_of_user(guest_id), self.place_of_user(user_id));
+        // Always the lower place first: two guests may sign in the other way round.
+        let mut lower = self.seats.lock(from.min(to));
+        let mut higher = (from != to).then(|| self.seats.lock(from.max(to)));
+        // As in `join`.
+        if self.is_ending() {
+            return Err(NoSeat::Ended);
+        }
+        if let Some(left) = self.seats.bans.remaining(user_id, now) {
+            return Err(NoSeat::Banned(left));
+        }
+        let mut of_guest = &mut *lower;
+        let mut of_user = higher.as_deref_mut();
+        if from > to
+            && let Some(higher) = &mut of_user
+        {
+            std::mem::swap(&mut of_guest, higher);
+        }
+        let since = of_guest.since(guest_id).ok_or(NoSeat::Ended)?;
+        let left = of_guest.leave(guest).ok_or(NoSeat::Ended)?;
+        let guest_stands = of_guest.standing(guest_id);
+        let of_user = of_user.unwrap_or(of_guest);
+        let (member, joined) = of_user.join(user, since);
+        let user_stands = of_user.standing(user_id);
+        if from == to {
+            self.slices[to]
+                .lock()
+                .replace((guest_id, guest_stands), (user_id, user_stands));
+        } else {
+            self.sign_ins.begin([from, to]);
+            self.slices[to].lock().want(user_id, user_stands);
+            self.slices[from].lock().want(guest_id, guest_stands);
+        }
+        self.schedule.note_used(now);
+        self.figures.tally.apply_all(&[left, joined]);
         Ok(member)
     }
 

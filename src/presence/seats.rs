@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::conn::Conn;
+use super::desired_state::Standing;
 use super::tally::{SeatChange, SeatState};
 use crate::base::clock::{Moment, UnixMillis};
 use crate::base::ids::UserId;
@@ -21,6 +22,11 @@ pub enum Fan {
     Yes,
 }
 
+/// How a [`Member`] keeps a [`Fan`].
+const UNKNOWN_FAN: u8 = 0;
+const NO_FAN: u8 = 1;
+const A_FAN: u8 = 2;
+
 /// A user in a room, shared by the room and the user's sockets.
 #[derive(Debug)]
 pub struct Member {
@@ -32,11 +38,11 @@ pub struct Member {
 }
 
 impl Member {
-    /// The last answer of the fan check.
+    /// The last answer of the fan check. A guest is no fan, and nobody asks.
     pub fn fan(&self) -> Fan {
         match self.fan.load(Ordering::Relaxed) {
-            0 => Fan::Unknown,
-            1 => Fan::No,
+            UNKNOWN_FAN => Fan::Unknown,
+            NO_FAN => Fan::No,
             _ => Fan::Yes,
         }
     }
@@ -44,9 +50,9 @@ impl Member {
     /// `None` is unknown.
     fn set_fan(&self, is_fan: Option<bool>) {
         let fan = match is_fan {
-            None => 0,
-            Some(false) => 1,
-            Some(true) => 2,
+            None => UNKNOWN_FAN,
+            Some(false) => NO_FAN,
+            Some(true) => A_FAN,
         };
         self.fan.store(fan, Ordering::Relaxed);
     }
@@ -80,6 +86,9 @@ impl Seat {
     /// Reads from the tokens of the sockets whether the user is a fan: one token that lists the
     /// streamer is enough.
     fn ask_tokens(&self, streamer: &UserId) {
+        if self.member.user.is_guest() {
+            return;
+        }
         let answers = self
             .conns
             .iter()
@@ -144,12 +153,12 @@ impl Seats {
             member: Arc::new(Member {
                 user: user.clone(),
                 since: AtomicU64::new(at),
-                fan: AtomicU8::new(0),
+                fan: AtomicU8::new(if user.is_guest() { NO_FAN } else { UNKNOWN_FAN }),
             }),
             conns: Vec::with_capacity(1),
         });
         let before = seat.state();
-        if seat.conns.is_empty() && self.by_token.is_none() {
+        if seat.conns.is_empty() && self.by_token.is_none() && !user.is_guest() {
             self.unchecked.push_back(seat.member.clone());
         }
         seat.conns.push(conn.clone());
@@ -227,6 +236,17 @@ impl Seats {
     /// Whether the user has a seat and counts.
     pub(super) fn has_viewer(&self, user: &UserId) -> bool {
         self.by_user.get(user).is_some_and(Seat::counts)
+    }
+
+    /// The standing that the store should hold a user with.
+    pub(super) fn standing(&self, user: &UserId) -> Standing {
+        if self.has_fan(user) {
+            Standing::Fan
+        } else if self.has_viewer(user) {
+            Standing::Member
+        } else {
+            Standing::Gone
+        }
     }
 
     /// When the user took the seat.

@@ -36,6 +36,7 @@ struct HeardSize {
 pub struct SetSize {
     members: AtomicU64,
     fans: AtomicU64,
+    guests: AtomicU64,
     /// The number of slices in a rebuild.
     rebuilds: AtomicU64,
 }
@@ -47,6 +48,10 @@ impl SetSize {
 
     pub fn fans(&self) -> u64 {
         self.fans.load(Ordering::SeqCst)
+    }
+
+    pub fn guests(&self) -> u64 {
+        self.guests.load(Ordering::SeqCst)
     }
 
     pub fn has_rebuild(&self) -> bool {
@@ -65,6 +70,8 @@ impl SetSize {
             .fetch_add(after.card.wrapping_sub(before.card), Ordering::SeqCst);
         self.fans
             .fetch_add(after.fans.wrapping_sub(before.fans), Ordering::SeqCst);
+        self.guests
+            .fetch_add(after.guests.wrapping_sub(before.guests), Ordering::SeqCst);
         if before.rebuild && !after.rebuild {
             self.rebuilds.fetch_sub(1, Ordering::SeqCst);
         }

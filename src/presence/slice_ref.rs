@@ -89,6 +89,25 @@ impl SliceRef {
         self.owner.epoch()
     }
 
+    /// Notes that the flusher begins a turn of the slice.
+    pub fn turn_begins(&self) {
+        self.in_room(|room| room.sign_ins.turn_begins(self.place));
+    }
+
+    /// Holds the size back, which a call answered, if the live's counts must not show it yet.
+    pub fn hold_back(&self, size: SliceSize) -> bool {
+        self.in_room(|room| room.sign_ins.hold_back(self.place, size))
+    }
+
+    /// Notes that the turn is over. Returns the slices whose sizes were held back until now.
+    pub fn turn_ends(&self) -> Vec<(Self, SliceSize)> {
+        let sizes = self.in_room(|room| room.sign_ins.turn_ends(self.place));
+        sizes
+            .into_iter()
+            .map(|(place, size)| (self.owner.slice_at(place), size))
+            .collect()
+    }
+
     /// Whether the epoch is over. The platform's never is.
     pub fn has_ended(&self) -> bool {
         self.in_room(|room| room.end().is_some())

@@ -61,6 +61,14 @@ impl SliceState {
         self.desired.want(user, standing);
     }
 
+    /// Wants a guest and the user whom the guest became to have these standings from the same call
+    /// on.
+    pub(super) fn replace(&mut self, guest: (&UserId, Standing), user: (&UserId, Standing)) {
+        self.desired.want(user.0, user.1);
+        self.desired.want(guest.0, guest.1);
+        self.desired.pair(guest.0, user.0);
+    }
+
     /// Makes a call name a user again; see [`DesiredState::tell_again`].
     pub fn tell_again(&mut self, user: &UserId) {
         self.desired.tell_again(user);

@@ -32,6 +32,24 @@ pub struct ViewerCount {
     pub away: u64,
 }
 
+impl ViewerCount {
+    fn apply(&mut self, change: SeatChange) {
+        if change.before == change.after {
+            return;
+        }
+        match change.before {
+            SeatState::Uncounted => self.viewers += 1,
+            SeatState::Here => {}
+            SeatState::Away => self.away -= 1,
+        }
+        match change.after {
+            SeatState::Uncounted => self.viewers -= 1,
+            SeatState::Here => {}
+            SeatState::Away => self.away += 1,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct ViewerTally {
     counted: Mutex<CountedViewers>,
@@ -63,22 +81,19 @@ impl ViewerTally {
     }
 
     pub(crate) fn apply(&self, change: SeatChange) {
-        if change.before == change.after {
-            return;
+        if change.before != change.after {
+            self.apply_all(&[change]);
         }
+    }
+
+    /// Applies changes in one step, so that nobody sees one without the others.
+    pub(crate) fn apply_all(&self, changes: &[SeatChange]) {
         let mut counted = self.counted.lock();
-        let here = &mut counted.here;
-        match change.before {
-            SeatState::Uncounted => here.viewers += 1,
-            SeatState::Here => {}
-            SeatState::Away => here.away -= 1,
+        for change in changes {
+            counted.here.apply(*change);
         }
-        match change.after {
-            SeatState::Uncounted => here.viewers -= 1,
-            SeatState::Here => {}
-            SeatState::Away => here.away += 1,
-        }
-        self.viewers_here.store(here.viewers, Ordering::Relaxed);
+        self.viewers_here
+            .store(counted.here.viewers, Ordering::Relaxed);
     }
 
     /// Sets the number of viewers who are away on the other gateways. `read` runs under the lock,

@@ -1,13 +1,14 @@
 //! Joins a live: what every session must pass, with a socket or without one, before it takes a seat.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::context::SessionContext;
 use super::memberships::Memberships;
 use super::messages::{ErrorCode, JoinRequest, Refusal};
 use crate::auth::permissions::{Action, Caller, Permission, permission};
 use crate::base::identity::Role;
-use crate::base::ids::LiveId;
+use crate::base::ids::{LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::presence::conn::Conn;
 use crate::presence::user_budgets::Cost;
@@ -33,9 +34,9 @@ pub(super) fn check(
 ) -> Result<(), Refusal> {
     let conn = &memberships.conn;
     refuse_early(conn, Action::Join, "this role joins no lives", &wish.live)?;
-    if context.core.erasing.contains(&conn.identity.user) {
-        let message = "this user is being erased; come back when that has ended, as a new user";
-        return Err(Refusal::new(ErrorCode::BeingErased, message));
+    refuse_erased(context, &conn.identity.user)?;
+    if wish.friends && conn.identity.user.is_guest() {
+        return Err(Refusal::new(ErrorCode::Forbidden, "a guest has no friends"));
     }
     if wish.friends && context.core.rooms.users.is_none() {
         let message =
@@ -49,6 +50,22 @@ pub(super) fn check(
     Ok(())
 }
 
+/// Refuses a user who is being erased.
+pub(super) fn refuse_erased(context: &SessionContext, user: &UserId) -> Result<(), Refusal> {
+    if context.core.erasing.contains(user) {
+        let message = "this user is being erased; come back when that has ended, as a new user";
+        return Err(Refusal::new(ErrorCode::BeingErased, message));
+    }
+    Ok(())
+}
+
+/// Refuses a user who was removed from the live, and may not come back for this long.
+pub(super) fn banned(live: &LiveId, left: Duration) -> Refusal {
+    let left = left.as_millis().div_ceil(1_000);
+    let message = format!("removed from live {live}; it cannot be joined for {left} s");
+    Refusal::new(ErrorCode::Banned, message)
+}
+
 /// Takes a seat in the room, and begins or ends what is pushed to the client.
 pub(super) fn take_seat(
     context: &SessionContext,
@@ -59,11 +76,7 @@ pub(super) fn take_seat(
     let live = &wish.live;
     match memberships.join(room) {
         Ok(()) => {}
-        Err(NoSeat::Banned(left)) => {
-            let left = left.as_millis().div_ceil(1_000);
-            let message = format!("removed from live {live}; it cannot be joined for {left} s");
-            return Err(Refusal::new(ErrorCode::Banned, message));
-        }
+        Err(NoSeat::Banned(left)) => return Err(banned(live, left)),
         Err(NoSeat::Crowded) => {
             let message = format!("too many join live {live} at once; try again");
             return Err(limited(context, "joins", message));

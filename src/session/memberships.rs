@@ -8,14 +8,15 @@ mod counts;
 mod friend_messages;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::auth::claims::TokenClaims;
 use crate::auth::permissions::{Action, Caller, permission};
 use crate::base::clock::Moment;
-use crate::base::identity::Role;
+use crate::base::identity::{Identity, Role};
 use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
-use crate::presence::conn::Conn;
+use crate::presence::conn::{Conn, Signals};
 use crate::presence::room::{Ended, Interest};
 use crate::presence::{Away, Fan, Member, NoSeat, Room};
 use crate::session::close_codes::Close;
@@ -42,6 +43,13 @@ pub(super) struct JoinedLive {
     /// The place of the room's counts that this socket was sent last; [`NO_COUNTS`] if it did not
     /// ask for counts.
     sent: u32,
+}
+
+/// The user whom a guest becomes may not be in the guest's live.
+pub(super) struct BannedFrom {
+    pub(super) live: LiveId,
+    /// For how long.
+    pub(super) left: Duration,
 }
 
 /// A place after which there are no further counts.
@@ -102,7 +110,7 @@ impl Memberships {
         let conn = self.conn.clone();
         let user = &conn.identity.user;
         let role = conn.role();
-        let counts = conn.identity.counted && role != Role::Service;
+        let counts = conn.identity.counted && role != Role::Service && !user.is_guest();
         if let Some(users) = &rooms.users
             && counts
             && !self.online
@@ -144,7 +152,7 @@ impl Memberships {
         let is_new = self.look_whether_new();
         let room = &self.seat.as_ref()?.room;
         Some(if is_new {
-            room.figures.for_newcomer()
+            room.figures.for_newcomer(&self.conn.identity.user)
         } else {
             room.figures()
         })
@@ -306,6 +314,69 @@ impl Memberships {
         for live in &forbidden {
             self.unwatch(Some(live));
         }
+    }
+
+    /// Goes on as the user whom the guest became. The user takes over the guest's seat, and is there
+    /// since the guest was. The guest's part of the socket ends without a word to anybody.
+    ///
+    /// # Errors
+    /// If the user is banned from this live, which the guest joined. Nothing has changed then.
+    pub(super) fn sign_in(&mut self, claims: &Arc<TokenClaims>) -> Result<(), BannedFrom> {
+        let context = self.context.clone();
+        let guest = self.conn.clone();
+        let identity = Identity {
+            user: claims.user.clone(),
+            ..guest.identity.clone()
+        };
+        let now = context.core.clock.now();
+        let conn = Arc::new(guest.signed_in(identity, now));
+        conn.hold_token(claims.clone(), context.end_of(claims));
+        if let Some(JoinedLive { room, .. }) = &self.seat {
+            match room.sign_in(&guest, &conn, now) {
+                Ok(member) => self.moved(&guest, &conn, member),
+                Err(NoSeat::Banned(left)) => {
+                    return Err(BannedFrom {
+                        live: room.record.live.clone(),
+                        left,
+                    });
+                }
+                // The signal that tells of the end, or of the removal, is on its way.
+                Err(NoSeat::Ended | NoSeat::Crowded) => {}
+            }
+        }
+        context.user_sockets.forget(&guest);
+        self.conn = conn;
+        self.count_for_user();
+        context.reaper.admit(&self.conn);
+        self.enter_platform();
+        guest.close();
+        guest.pass_signals_on(&self.conn);
+        if context.is_draining() {
+            // The drain may have chosen the guest's part of the socket.
+            self.conn.signal(Signals::MOVE);
+        }
+        Ok(())
+    }
+
+    /// Notes that the guest's seat has become the user's.
+    fn moved(&mut self, guest: &Arc<Conn>, user: &Arc<Conn>, member: Arc<Member>) {
+        let Some(seat) = &mut self.seat else {
+            return;
+        };
+        let rooms = &self.context.core.rooms;
+        let room = &seat.room;
+        if seat.sent != NO_COUNTS {
+            room.pushed.add(user, self.context.core.clock.now());
+            room.pushed.remove(guest);
+        }
+        seat.member = member;
+        // The store counts the guest until it counts the user.
+        self.is_new = false;
+        if user.identity.counted {
+            rooms.join_live(&user.identity.user, &room.record.live);
+        }
+        rooms.replaced(room, &guest.identity.user, &user.identity.user);
+        tracing::debug!(live_id = %room.record.live, "a guest signed in");
     }
 
     /// How many lives the socket watches, not counting this one.

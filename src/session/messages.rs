@@ -355,6 +355,7 @@ pub(crate) enum ServerMessage<'a> {
         "streamer_id": "s1",
         "viewers": 10,
         "fans": 3,
+        "guests": 2,
         "id": 1,
     }))]
     Joined {
@@ -362,6 +363,8 @@ pub(crate) enum ServerMessage<'a> {
         streamer_id: &'a UserId,
         viewers: u64,
         fans: u64,
+        /// The guests among the viewers.
+        guests: u64,
         #[serde(flatten)]
         #[schema(inline, value_type = InfoTold<'a>)]
         told: Option<InfoTold<'a>>,
@@ -375,6 +378,7 @@ pub(crate) enum ServerMessage<'a> {
         "fan": true,
         "viewers": 10,
         "fans": 3,
+        "guests": 2,
         "heartbeat_ms": 5_000,
     }))]
     HeartbeatAck {
@@ -387,6 +391,9 @@ pub(crate) enum ServerMessage<'a> {
         viewers: Option<u64>,
         #[schema(required = true)]
         fans: Option<u64>,
+        /// The guests among the viewers.
+        #[schema(required = true)]
+        guests: Option<u64>,
         /// How often to send something, in milliseconds.
         heartbeat_ms: u64,
         #[serde(flatten)]
@@ -417,6 +424,7 @@ pub(crate) enum ServerMessage<'a> {
         "seq": 17,
         "viewers": 10,
         "fans": 3,
+        "guests": 2,
         "peak_viewers": 12,
         "peak_fans": 5,
         "opened_at": 1_795_311_961_576_u64,
@@ -541,6 +549,8 @@ pub(crate) struct CountsMessage<'a> {
     pub(crate) seq: u64,
     pub(crate) viewers: u64,
     pub(crate) fans: u64,
+    /// How many of the viewers are guests.
+    pub(crate) guests: u64,
     pub(crate) peak_viewers: u64,
     pub(crate) peak_fans: u64,
     /// When the live opened, in Unix milliseconds.
@@ -676,6 +686,7 @@ fn ack<'a>(
         fan,
         viewers: Some(figures.viewers),
         fans: Some(figures.fans),
+        guests: Some(figures.guests),
         heartbeat_ms,
         told,
     }
@@ -790,11 +801,12 @@ mod tests {
         let figures = Figures {
             viewers: 10,
             fans: 3,
+            guests: 2,
         };
         let plain = acks(&live, figures, None, 5000);
         assert_eq!(
             plain.text(figures, 0, Fan::Unknown).unwrap().as_str(),
-            r#"{"type":"heartbeat_ack","live_id":"42","fan":null,"viewers":10,"fans":3,"heartbeat_ms":5000}"#
+            r#"{"type":"heartbeat_ack","live_id":"42","fan":null,"viewers":10,"fans":3,"guests":2,"heartbeat_ms":5000}"#
         );
         assert!(
             plain
@@ -807,7 +819,7 @@ mod tests {
             plain.text(
                 Figures {
                     viewers: 11,
-                    fans: 3
+                    ..figures
                 },
                 0,
                 Fan::Yes
@@ -823,6 +835,7 @@ mod tests {
         let figures = Figures {
             viewers: 10,
             fans: 3,
+            guests: 2,
         };
         for (json, shown) in [
             (Some(r#"{"b":1,"a":[1.50]}"#), r#"{"b":1,"a":[1.50]}"#),

@@ -1,9 +1,11 @@
 //! Refreshes the token of a socket: the client presents a new token before the old one expires. The
 //! socket goes on as the same user, and never with more rights than before. From then on the
 //! gateway refuses what the new token no longer allows. The socket stays in the live that it
-//! joined; it stops watching the lives that it may no longer watch.
+//! joined; it stops watching the lives that it may no longer watch. A guest may also present the
+//! token of a user, and goes on as that user.
 
 use super::Session;
+use super::joining;
 use super::requests::{RequestResult, forbidden};
 use super::socket::Transport;
 use crate::base::identity::Role;
@@ -26,7 +28,8 @@ impl<S: Transport> Session<S> {
             }
         };
         let conn = &self.memberships.conn;
-        if claims.user != conn.identity.user {
+        let signs_in = conn.identity.user.is_guest() && !claims.user.is_guest();
+        if claims.user != conn.identity.user && !signs_in {
             return Err(forbidden("the token is another user's"));
         }
         if claims.role > conn.role() {
@@ -43,7 +46,14 @@ impl<S: Transport> Session<S> {
             ));
         }
         let expires_at = claims.expires_at;
-        self.memberships.refresh(&claims);
+        if signs_in {
+            joining::refuse_erased(&self.context, &claims.user)?;
+            self.memberships
+                .sign_in(&claims)
+                .map_err(|banned| joining::banned(&banned.live, banned.left))?;
+        } else {
+            self.memberships.refresh(&claims);
+        }
         Ok(self
             .send(&ServerMessage::Refreshed { expires_at }, id)
             .await?)

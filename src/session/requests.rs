@@ -146,6 +146,7 @@ impl<S: Transport> Session<S> {
             streamer_id: &room.record.streamer,
             viewers: figures.viewers,
             fans: figures.fans,
+            guests: figures.guests,
             told: info.as_ref().map(InfoTold::of),
         };
         self.send(&message, id).await

@@ -20,13 +20,21 @@ pub const COUNT_EVERY: Duration = Duration::from_secs(5);
 /// The counts of a live over all gateways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Figures {
-    /// Users online, fans among them.
+    /// Viewers online, fans and guests among them.
     pub viewers: u64,
     /// Fans online.
     pub fans: u64,
+    /// Guests online: the viewers without an account.
+    pub guests: u64,
 }
 
 impl Figures {
+    /// The figures by which lives are ranked: nothing ranks them by guests.
+    #[must_use]
+    pub fn ranked(self) -> Self {
+        Self { guests: 0, ..self }
+    }
+
     /// Whether no user is there.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()

@@ -56,6 +56,10 @@ impl Happened {
             EventKind::LiveCounts => Self::Counts(Figures {
                 viewers: words.next()?.parse().ok()?,
                 fans: words.next()?.parse().ok()?,
+                guests: match words.next() {
+                    Some(guests) => guests.parse().ok()?,
+                    None => 0,
+                },
             }),
             EventKind::UserRemoved => Self::Removed(UserId::parse(words.next()?).ok()?),
             EventKind::UserBanned => Self::Banned(
@@ -153,8 +157,18 @@ mod tests {
                 Some(Happened::Counts(Figures {
                     viewers: 10,
                     fans: 3,
+                    guests: 0,
                 })),
             ),
+            (
+                "live.counts 10 3 2",
+                Some(Happened::Counts(Figures {
+                    viewers: 10,
+                    fans: 3,
+                    guests: 2,
+                })),
+            ),
+            ("live.counts 10 3 2 1", None),
             ("user.removed a:b@c", Some(Happened::Removed(user.clone()))),
             (
                 "user.banned a:b@c 7",

@@ -42,7 +42,7 @@ use crate::store::Stays;
 /// many users came and left. A model checker uses this to tell states apart.
 #[derive(Debug, Clone, Default)]
 pub struct StoredSlice {
-    /// The public set of all members.
+    /// The public set of all members but the guests.
     members: Members,
     /// The public set of fans.
     fans: Members,
@@ -235,7 +235,7 @@ impl StoredSlice {
             };
             let since = call.since.get(place).copied();
             self.change_claims(user, |claims| claims.put(token, claim, since));
-            self.members.insert(user, ());
+            self.show(user);
             self.show_fan(user);
         }
         for (place, user) in call.leaves.iter().enumerate() {
@@ -249,9 +249,9 @@ impl StoredSlice {
     /// Changes the claims on a user, and counts the change.
     fn change_claims(&mut self, user: &UserId, change: impl FnOnce(&mut UserClaims)) {
         let mut claims = self.who.remove(user).unwrap_or_default();
-        let before = claims.presence();
+        let before = claims.presence(user);
         change(&mut claims);
-        let after = claims.presence();
+        let after = claims.presence(user);
         if after.is_member {
             self.who.insert(user, claims);
         }
@@ -263,6 +263,13 @@ impl StoredSlice {
     fn leave_unless_claimed(&mut self, user: &UserId, last_here: UnixMillis) {
         if !self.who.contains(user) && !self.is_in_rebuild() {
             self.remove_member(user, last_here);
+        }
+    }
+
+    /// Shows a user in the public set of members, if the claims say so.
+    fn show(&mut self, user: &UserId) {
+        if self.is_shown(user) {
+            self.members.insert(user, ());
         }
     }
 
@@ -305,7 +312,9 @@ impl StoredSlice {
         if call.keeps_sessions() {
             let stays = self.stays.entry(call.epoch).or_default();
             for (user, at) in call.present().zip(&call.since) {
-                stays.enter(user, id, *at);
+                if !user.is_guest() {
+                    stays.enter(user, id, *at);
+                }
             }
         }
     }

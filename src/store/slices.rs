@@ -117,6 +117,8 @@ pub struct SliceSize {
     pub card: u64,
     /// The fans among them, by the claims.
     pub fans: u64,
+    /// The guests among them, by the claims. The public sets do not have them.
+    pub guests: u64,
     /// How often the last claim on a member ended, since the epoch began.
     pub leaves: u64,
     /// Grows with every change of the slice: of two sizes, the one with the higher version is the

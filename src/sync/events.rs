@@ -81,7 +81,11 @@ fn event_of(record: &LiveRecord, pending: &PendingEvent) -> Event {
             })
         }
         Happened::Closed => json!(record.summary()),
-        Happened::Counts(figures) => json!({"viewers": figures.viewers, "fans": figures.fans}),
+        Happened::Counts(figures) => json!({
+            "viewers": figures.viewers,
+            "fans": figures.fans,
+            "guests": figures.guests,
+        }),
         Happened::Removed(user) | Happened::Unbanned(user) => {
             json!({"user_id": user, "by": pending.by})
         }

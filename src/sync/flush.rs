@@ -188,8 +188,12 @@ impl Flusher {
 
     async fn job(&self, slice: &SliceRef) -> JobOutcome {
         slice.lock().start_job();
+        slice.turn_begins();
         let started = self.core.clock.now();
         let outcome = self.work(slice).await;
+        for (slice, size) in slice.turn_ends() {
+            self.passer.note_size(&slice, size);
+        }
         match &outcome {
             Ok(None) => {
                 slice.lock().confirm_job();
@@ -452,7 +456,9 @@ impl Flusher {
             ApplyReply::Done(size) => {
                 self.core.metrics.flushed_members.inc_by(draft.len() as u64);
                 slice.note_left_told(&draft.leaves, left.as_deref());
-                self.passer.note_size(slice, size);
+                if !slice.hold_back(size) {
+                    self.passer.note_size(slice, size);
+                }
                 if slice.id.set == OnlineSet::Streamers {
                     let heard = left.unwrap_or_default();
                     for (streamer, heard) in draft.leaves.iter().zip(heard) {

@@ -19,7 +19,7 @@ use tracing::Instrument;
 
 use crate::base::ids::{Epoch, LiveId};
 use crate::presence::Room;
-use crate::store::{CloseReason, LiveRecord, LiveState, StoreError, StoreResult};
+use crate::store::{CloseReason, Figures, LiveRecord, LiveState, StoreError, StoreResult};
 
 pub(crate) use closing::{finish_in_store, leave_channel};
 pub use parts::LivesParts;
@@ -216,8 +216,7 @@ impl Lives {
             let (record, figures) = parts.as_of_room(&room);
             return Ok(LiveView {
                 record,
-                viewers: figures.viewers,
-                fans: figures.fans,
+                figures,
                 room: Some(room),
             });
         }
@@ -227,17 +226,17 @@ impl Lives {
             .load_live(live)
             .await?
             .ok_or_else(|| LiveError::NeverOpened(live.clone()))?;
-        let mut viewers = 0;
-        let mut fans = 0;
+        let mut figures = Figures::default();
         if record.state == LiveState::Open {
-            let slices = parts.look_at_slices(&record).await?;
-            viewers = slices.iter().map(|found| found.size.card).sum();
-            fans = slices.iter().map(|found| found.size.fans).sum();
+            for found in parts.look_at_slices(&record).await? {
+                figures.viewers += found.size.card;
+                figures.fans += found.size.fans;
+                figures.guests += found.size.guests;
+            }
         }
         Ok(LiveView {
             record,
-            viewers,
-            fans,
+            figures,
             room: None,
         })
     }

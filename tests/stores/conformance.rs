@@ -32,6 +32,7 @@ mod events;
 mod feeds;
 mod follows;
 mod former;
+mod guests;
 mod history;
 mod infos;
 mod leases;
@@ -98,6 +99,7 @@ pub async fn on_cluster(cluster: &mut Cluster) {
     events::on_cluster(cluster).await;
     feeds::on_cluster(cluster).await;
     follows::on_cluster(cluster).await;
+    guests::on_cluster(cluster).await;
     history::on_cluster(cluster).await;
     infos::on_cluster(cluster).await;
     leases::on_cluster(cluster).await;

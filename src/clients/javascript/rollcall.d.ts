@@ -14,6 +14,12 @@ export interface Options {
   token?: string | Hook | null;
   /** With --auth off: who connects. */
   userId?: string | null;
+  /**
+   * True: without a token and a userId the client is a guest, a viewer without an account. The gateway must run with
+   * --guests on. A page keeps the guest in its local storage. When somebody signs in, `signIn` turns the guest into
+   * that user.
+   */
+  guest?: boolean | null;
   role?: Role | null;
   /** With false the socket takes part, and is in no figure and no list. A token must say so, except with --auth off. */
   count?: boolean | null;
@@ -72,6 +78,8 @@ export interface Joined extends Info, Answer {
   streamer_id: string;
   viewers: number;
   fans: number;
+  /** Guests among the viewers. */
+  guests: number;
 }
 
 export interface HeartbeatAck extends Info, Answer {
@@ -80,6 +88,7 @@ export interface HeartbeatAck extends Info, Answer {
   fan: boolean | null;
   viewers: number | null;
   fans: number | null;
+  guests: number | null;
   heartbeat_ms: number;
 }
 
@@ -90,6 +99,8 @@ export interface Counts extends Info, Answer {
   seq: number;
   viewers: number;
   fans: number;
+  /** Guests among the viewers. */
+  guests: number;
   peak_viewers: number;
   peak_fans: number;
   opened_at: number;
@@ -214,6 +225,11 @@ export declare class Rollcall extends EventTarget {
     how?: { streamer_id?: string | null; slices?: number | null } | null,
   ): Promise<Opened>;
   closeLive(live_id: string): Promise<Closed>;
+  /**
+   * Asks for a token now: somebody signed in, and the hook answers that user's token. A guest becomes the user on the
+   * same socket, without leaving the live. Without a hook, `token` is the one to use from now on.
+   */
+  signIn(token?: string | null): Promise<void>;
   /** The user looks elsewhere, or is back. Pages need not say it: their visibility does. */
   away(): void;
   back(): void;

@@ -66,15 +66,19 @@ const NETWORK = new Set(["token", "unreachable", "closed_1006", "closed_4000"]);
 
 /** Where sessions without a socket are. A header has the id of the present one, so that no log of a proxy has it. */
 const PRESENCE = "v1/presence";
+/** Where a viewer without an account gets a token, and under which name a page keeps it. */
+const GUESTS = "v1/guests";
+const KEPT_GUEST = "rollcall.guest";
 const CURRENT = `${PRESENCE}/current`;
 /** What an ack says to somebody who is in no live. */
-const NOWHERE = { live_id: null, fan: null, viewers: null, fans: null };
+const NOWHERE = { live_id: null, fan: null, viewers: null, fans: null, guests: null };
 /** A stream of counts that brought nothing for so long is dead. A gateway says something every few seconds. */
 const WATCH_SILENCE = 20_000;
 
 const OPTIONS = {
   token: ["string", "function"],
   userId: ["string"],
+  guest: ["boolean"],
   role: ["string"],
   count: ["boolean"],
   invisible: ["boolean"],
@@ -171,6 +175,24 @@ export function expiryOf(token) {
     return typeof exp === "number" ? exp * 1_000 : null;
   } catch {
     return null;
+  }
+}
+
+/** The guest whom a page was at this gateway; null without one, and where nothing can be kept. */
+function keptGuest(base) {
+  try {
+    const guest = JSON.parse(globalThis.localStorage.getItem(`${KEPT_GUEST} ${base}`));
+    return guest?.expires_at > Date.now() + REFRESH_EARLY ? guest : null;
+  } catch {
+    return null;
+  }
+}
+
+function keepGuest(base, guest) {
+  try {
+    globalThis.localStorage.setItem(`${KEPT_GUEST} ${base}`, JSON.stringify(guest));
+  } catch {
+    // The next page will be another guest.
   }
 }
 
@@ -624,6 +646,9 @@ export class Rollcall extends EventTarget {
   #unasked = 0;
   #failures = 0;
   #tokenWhy = "connect";
+  /** Whether the last token was a guest's, and whose. */
+  #isGuest = false;
+  #guestId = undefined;
   /** When the draining gateway asked to come back. */
   #comeBackAt = null;
   #timers = new Map();
@@ -736,6 +761,17 @@ export class Rollcall extends EventTarget {
 
   async closeLive(live_id) {
     return this.request({ type: "close", live_id: checked("live_id", live_id) });
+  }
+
+  /** Somebody signed in: a guest becomes that user on the same socket, without leaving the live. */
+  async signIn(given) {
+    const token = checked("token", given);
+    if (token !== undefined) this.#options.token = token;
+    if (!this.#socket) return;
+    const found = await this.#token("refresh");
+    if (found === null || this.#isGuest) throw new RollcallError("invalid_token", "token: nobody has signed in");
+    const { expires_at } = await this.request({ type: "refresh", token: found });
+    this.#planRefresh(expires_at);
   }
 
   /** The user looks elsewhere, or is back. Pages need not say it: their visibility does. */
@@ -969,7 +1005,7 @@ export class Rollcall extends EventTarget {
     if (!refusal) return null;
     const { status, code = `http_${status}`, message } = refusal;
     if (status === 429 || status === 503) return this.#laterFor(refusal);
-    if (status === 401 && typeof this.#options.token === "function" && this.#tokenWhy !== "expired") {
+    if (status === 401 && this.#canAskAgain && this.#tokenWhy !== "expired") {
       this.#tokenWhy = "expired";
       return this.#later(code, message);
     }
@@ -980,18 +1016,44 @@ export class Rollcall extends EventTarget {
 
   /** What says who asks, with --auth off. */
   #who() {
-    const { userId: user_id, role, count, invisible } = this.#options;
-    return { user_id, role, count, invisible };
+    const { userId, role, count, invisible } = this.#options;
+    return { user_id: this.#isGuest ? this.#guestId : userId, role, count, invisible };
   }
 
   #url(path, more) {
     return addressOf(this.#base, path, { ...this.#who(), ...more });
   }
 
+  /** Whether there may be another token. */
+  get #canAskAgain() {
+    return typeof this.#options.token === "function" || this.#isGuest;
+  }
+
   async #token(why) {
     const { token } = this.#options;
     const found = (typeof token === "function" ? await token(why) : token) ?? null;
+    if (found === null && this.#options.guest && this.#options.userId === undefined) return this.#guestToken(why);
+    this.#isGuest = false;
     return found === null ? null : tokenOf(found);
+  }
+
+  /** The token of the guest who was here before, or else of a new one. With --auth off its id says who connects. */
+  async #guestToken(why) {
+    let guest = why === "connect" ? keptGuest(this.#base) : null;
+    if (!guest) {
+      const answer = await this.#fetch(addressOf(this.#base, GUESTS), { method: "POST", cache: "no-store" });
+      if (!answer.ok) {
+        const refusal = await Refusal.of(answer);
+        // The gateway makes no guests, or is too old for them.
+        if (refusal.status === 409 || refusal.status === 404) throw new RollcallError(refusal.code, refusal.message);
+        throw refusal;
+      }
+      guest = await answer.json();
+      keepGuest(this.#base, guest);
+    }
+    this.#isGuest = true;
+    this.#guestId = guest.user_id;
+    return tokenOf(guest.token);
   }
 
   #begin(way, socket, token) {
@@ -1043,7 +1105,7 @@ export class Rollcall extends EventTarget {
     if (comeBackAt !== null) return { reason: "drain", after: Math.max(0, comeBackAt - Date.now()) };
     if (code === 1001 || code === 1012) return { reason: "going_away", after: random(SPREAD) };
     if (code === 4001) {
-      if (typeof this.#options.token !== "function") return { final: true, reason: "token_expired" };
+      if (!this.#canAskAgain) return { final: true, reason: "token_expired" };
       this.#tokenWhy = "expired";
     }
     if (refusal) return this.#laterFor(refusal);
@@ -1272,7 +1334,8 @@ export class Rollcall extends EventTarget {
 
   /** Asks the hook for a new token before this one ends. */
   #planRefresh(expires_at) {
-    if (expires_at === null || typeof this.#options.token !== "function") return;
+    // The token of a guest lasts longer than pages do.
+    if (expires_at === null || this.#isGuest || typeof this.#options.token !== "function") return;
     const left = expires_at - Date.now();
     // Either no try succeeded, or this clock is wrong. The gateway's clock decides: it closes with 4001.
     if (left <= 0) return;

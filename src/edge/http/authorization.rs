@@ -192,6 +192,9 @@ impl Guard {
         claims: &Arc<TokenClaims>,
         parts: &mut Parts,
     ) -> Result<(), Problem> {
+        if claims.user.is_guest() {
+            return Err(forbidden("a guest may not do this: it needs an account"));
+        }
         let may = permission(Caller::Role(claims.role), self.action);
         if may == Permission::No {
             let detail = format!("the role {} may not do this", claims.role.as_str());

@@ -15,6 +15,7 @@ use super::paging::{Listing, MAX_LIMIT, Page, Paging, paging_query};
 use super::position::Position;
 use super::problem::{Problem, refusals};
 use super::requests::{InPath, InQuery};
+use super::snapshots::Listed;
 use super::state::AppState;
 use crate::base::ids::{Group, LiveId, SliceId, UserId};
 use crate::store::{LiveRecord, LiveState};
@@ -92,7 +93,12 @@ async fn page(
         let slice = SliceId::of_live(record.live.clone(), index, record.slices);
         let snapshot = state
             .snapshots
-            .since(position.began, slice, Group::Fans, record.epoch)
+            .since(
+                position.began,
+                slice,
+                Listed::Group(Group::Fans),
+                record.epoch,
+            )
             .await?;
         let users = snapshot.beginning_with(prefix, after.take().as_ref());
         for users in users.chunks((limit + 1).clamp(LEAST_LOOKED_AT, MAX_LIMIT)) {

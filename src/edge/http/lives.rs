@@ -157,6 +157,9 @@ pub(crate) struct LiveNow {
     /// Fans online now.
     #[schema(example = 3)]
     fans: u64,
+    /// Guests online now, among the viewers.
+    #[schema(example = 2)]
+    guests: u64,
     /// What the room of the live knows.
     #[serde(flatten)]
     room: InRoom,
@@ -214,6 +217,9 @@ pub(crate) struct LiveCounted {
     /// Fans online.
     #[schema(example = 3)]
     fans: u64,
+    /// Guests online, among the viewers.
+    #[schema(example = 2)]
+    guests: u64,
     /// When the counts were read or last changed, in Unix milliseconds; null if this gateway does not
     /// hold the live and nobody has come yet, and once it is closed.
     counted_at: Option<u64>,
@@ -221,13 +227,18 @@ pub(crate) struct LiveCounted {
 
 impl From<LiveRecord> for LiveCounted {
     fn from(record: LiveRecord) -> Self {
-        let Figures { viewers, fans } = record
+        let Figures {
+            viewers,
+            fans,
+            guests,
+        } = record
             .counted
             .map(|counted| counted.figures)
             .unwrap_or_default();
         Self {
             viewers,
             fans,
+            guests,
             counted_at: record.counted.map(|counted| counted.at),
             live: record.into(),
         }
@@ -255,6 +266,9 @@ pub(crate) struct OpenLiveEntry {
     /// Fans online.
     #[schema(example = 3)]
     pub(crate) fans: u64,
+    /// Guests online, among the viewers.
+    #[schema(example = 2)]
+    guests: u64,
     /// When the counts were read or last changed, in Unix milliseconds; null if this gateway does not
     /// hold the live and nobody has come yet.
     counted_at: Option<u64>,
@@ -265,7 +279,11 @@ pub(crate) struct OpenLiveEntry {
 
 impl OpenLiveEntry {
     pub(crate) fn of(record: LiveRecord, room: InRoom) -> Self {
-        let Figures { viewers, fans } = record
+        let Figures {
+            viewers,
+            fans,
+            guests,
+        } = record
             .counted
             .map(|counted| counted.figures)
             .unwrap_or_default();
@@ -275,6 +293,7 @@ impl OpenLiveEntry {
             opened_at: record.opened_at,
             viewers,
             fans,
+            guests,
             counted_at: record.counted.map(|counted| counted.at),
             live_id: record.live,
             streamer_id: record.streamer,
@@ -469,12 +488,13 @@ pub(crate) async fn show(
 ) -> Result<Json<LiveNow>, Problem> {
     let view = state.lives.view(&live).await?;
     let summary = view.record.summary();
-    let room = InRoom::of(&state, view.room.as_deref(), view.viewers);
+    let room = InRoom::of(&state, view.room.as_deref(), view.figures.viewers);
     let stream = shown_stream(&state, view.room.as_deref(), &view.record);
     Ok(Json(LiveNow {
         live: view.record.into(),
-        viewers: view.viewers,
-        fans: view.fans,
+        viewers: view.figures.viewers,
+        fans: view.figures.fans,
+        guests: view.figures.guests,
         room,
         stream,
         summary,

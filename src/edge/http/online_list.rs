@@ -15,6 +15,7 @@ use super::online::{UserStatus, span, statuses, tracked};
 use super::paging::{Listing, Page, Paging, paging_query};
 use super::problem::{Problem, refusals};
 use super::requests::InQuery;
+use super::snapshots::Listed;
 use super::snapshots::Snapshot;
 use super::state::AppState;
 use crate::base::clock::UnixMillis;
@@ -132,7 +133,7 @@ async fn read_slice(
     let index = slice.index;
     let snapshot = state
         .snapshots
-        .since(began, slice, Group::All, PLATFORM_EPOCH)
+        .since(began, slice, Listed::Group(Group::All), PLATFORM_EPOCH)
         .await?;
     Ok((index, snapshot))
 }

@@ -161,10 +161,10 @@ impl Listing {
         ))
     }
 
-    /// The fields of a cursor. `None` for a cursor of another listing, or one that has not exactly
-    /// `N` fields.
+    /// The fields of a cursor. `None` for a cursor of another listing, or one that has not `N`
+    /// fields. The last one may be the id of a guest, and have the separator in it.
     fn fields<const N: usize>(self, cursor: &str) -> Option<[&str; N]> {
-        let mut fields = cursor.split(SEPARATOR);
+        let mut fields = cursor.splitn(N + 1, SEPARATOR);
         if fields.next()? != self.letter() {
             return None;
         }

@@ -35,7 +35,7 @@ impl Position {
             began: began.parse().ok()?,
             epoch: Epoch(epoch.parse().ok()?),
             slice: slice.parse().ok()?,
-            after: Some(UserId::parse(after).ok()?),
+            after: Some(UserId::read(after).ok()?),
         })
     }
 

@@ -405,7 +405,7 @@ impl From<AuthError> for Problem {
             AuthError::Query(error) => return Self::of_query(&error),
             AuthError::Count | AuthError::Invisible => ProblemKind::InvalidQuery,
             AuthError::NoUser | AuthError::User(_) => ProblemKind::InvalidUser,
-            AuthError::Role => ProblemKind::InvalidRole,
+            AuthError::Role | AuthError::GuestRole => ProblemKind::InvalidRole,
             AuthError::MustCount => ProblemKind::Forbidden,
             AuthError::NoToken | AuthError::Token(_) => ProblemKind::Unauthorized,
         };

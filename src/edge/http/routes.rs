@@ -24,9 +24,9 @@ use super::problem::{Problem, ProblemKind};
 use super::requests::{MAX_BODY, MaxBody};
 use super::state::AppState;
 use super::{
-    asyncapi, audit, beats, fans, follows, gateway, health, infos, live_changes, live_lists, lives,
-    logging, middleware, online, online_list, openapi, presence, reloading, removals, sharing,
-    upgrade, viewers,
+    asyncapi, audit, beats, fans, follows, gateway, guests, health, infos, live_changes,
+    live_lists, lives, logging, middleware, online, online_list, openapi, presence, reloading,
+    removals, sharing, upgrade, viewers,
 };
 use crate::auth::permissions::Action;
 
@@ -120,6 +120,7 @@ impl Routes {
         self.with_own_check(routes!(presence::joining::begin))
             .with_own_check(routes!(presence::beats::beat, presence::beats::leave))
             .with_own_check(routes!(presence::events::of_session))
+            .with_own_check(routes!(guests::make))
     }
 
     fn probes(self) -> Self {

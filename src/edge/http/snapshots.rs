@@ -32,9 +32,18 @@ const MAX_CONCURRENT_READS: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct SnapshotKey {
     set: OnlineSet,
-    group: Group,
+    listed: Listed,
     epoch: Epoch,
     slice: u32,
+}
+
+/// Which users of a slice a copy has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Listed {
+    /// Those in the public set of a group.
+    Group(Group),
+    /// All members, and the guests, whom no public set has.
+    WithGuests,
 }
 
 /// The users of a group of one slice, sorted and without duplicates.
@@ -111,18 +120,18 @@ impl Snapshots {
         }
     }
 
-    /// A copy of a group of a slice that was read after `began`: a kept one, or one that is read
+    /// A copy of these users of a slice that was read after `began`: a kept one, or one that is read
     /// now. Parallel requests share one read.
     pub(crate) async fn since(
         &self,
         began: u64,
         slice: SliceId,
-        group: Group,
+        listed: Listed,
         epoch: Epoch,
     ) -> StoreResult<Arc<Snapshot>> {
         let key = SnapshotKey {
             set: slice.set.clone(),
-            group,
+            listed,
             epoch,
             slice: slice.index,
         };
@@ -132,7 +141,7 @@ impl Snapshots {
         // The kept copy, or the read under way, may be older than the listing. Then the cache drops
         // it, and reads the slice again.
         for _ in 0..2 {
-            let read = self.read(slice.clone(), group);
+            let read = self.read(slice.clone(), listed);
             let snapshot = self
                 .kept
                 .try_get_with_by_ref(&key, read)
@@ -144,18 +153,34 @@ impl Snapshots {
             self.kept.invalidate(&key).await;
         }
         // Another listing's older read came first, twice.
-        self.read(slice, group).await
+        self.read(slice, listed).await
     }
 
-    async fn read(&self, slice: SliceId, group: Group) -> StoreResult<Arc<Snapshot>> {
+    async fn read(&self, slice: SliceId, listed: Listed) -> StoreResult<Arc<Snapshot>> {
         // Nothing closes the semaphore, and a read without a permit would do no harm.
         let _permit = self.reads.acquire().await.ok();
         let read_at = self.stamp();
-        let mut users = self.store.members(&slice, group).await?;
+        let mut users = match listed {
+            Listed::Group(group) => self.store.members(&slice, group).await?,
+            Listed::WithGuests => self.with_guests(&slice).await?,
+        };
         users.sort_unstable();
         users.dedup();
         users.shrink_to_fit();
         Ok(Arc::new(Snapshot { read_at, users }))
+    }
+
+    /// The members of a slice, and the guests among those on whom there are claims.
+    async fn with_guests(&self, slice: &SliceId) -> StoreResult<Vec<UserId>> {
+        let mut users = self.store.members(slice, Group::All).await?;
+        let mut cursor = Some(0);
+        while let Some(from) = cursor {
+            let page = self.store.claims_page(slice, from).await?;
+            let claimed = page.users.into_iter().map(|claimed| claimed.user);
+            users.extend(claimed.filter(UserId::is_guest));
+            cursor = page.next;
+        }
+        Ok(users)
     }
 }
 

@@ -64,6 +64,8 @@ pub(crate) struct AppState {
     pub(crate) tokens: Option<Arc<Tokens>>,
     pub(crate) api_keys: Arc<ApiKeys>,
     pub(crate) rate_limits: RateLimits,
+    /// How many guests an address may become; `None` if the gateway gives out no tokens for guests.
+    pub(crate) guests: Option<RateLimits>,
     pub(crate) reloader: Arc<Reloader>,
     /// What features add: their routes, and what the handlers of these use.
     pub(crate) parts: Extensions,

@@ -14,6 +14,7 @@ use super::paging::{Listing, MAX_LIMIT, Page, Paging, paging_query};
 use super::position::Position;
 use super::problem::{Problem, refusals};
 use super::requests::{InPath, InQuery};
+use super::snapshots::Listed;
 use super::state::AppState;
 use crate::base::ids::{Group, LiveId, OnlineSet, SliceId, UserId};
 use crate::store::LiveRecord;
@@ -25,8 +26,8 @@ const MAX_EXAMINED: usize = 10 * MAX_LIMIT;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Viewer)]
 pub(crate) struct OnlineViewer {
-    /// The user.
-    user_id: UserId,
+    /// The user; null for a guest.
+    user_id: Option<UserId>,
     /// Whether the user follows the streamer.
     fan: bool,
     /// Since when the user is in the live without a break, in Unix milliseconds; null if the store
@@ -41,6 +42,9 @@ pub(crate) struct OnlineViewer {
 pub(crate) struct FanQuery {
     /// True: only fans. False: only others.
     fan: Option<bool>,
+    /// True: guests, too, each as an item without an id.
+    #[serde(default)]
+    guests: bool,
 }
 
 paging_query!(ViewersQuery = Viewers);
@@ -65,7 +69,7 @@ pub(crate) async fn list(
     match Position::in_epoch(position, &state, &record)? {
         Some(position) => {
             let sight = Sight::of(&state, by);
-            let page = page(&state, &record, position, only.fan, paging.limit, &sight).await?;
+            let page = page(&state, &record, position, &only, paging.limit, &sight).await?;
             Ok(Json(page))
         }
         None => Ok(Json(Page::empty())),
@@ -73,15 +77,21 @@ pub(crate) async fn list(
 }
 
 /// Fills a page from a position on, with viewers of as many slices as the page needs. With
-/// `only_fans` the page holds only fans, or only others. A cursor names no hidden viewer.
+/// `only.fan` the page holds only fans, or only others. A cursor names no hidden viewer.
 async fn page(
     state: &AppState,
     record: &LiveRecord,
     mut position: Position,
-    only_fans: Option<bool>,
+    only: &FanQuery,
     limit: usize,
     sight: &Sight<'_>,
 ) -> Result<Page<OnlineViewer>, Problem> {
+    let only_fans = only.fan;
+    let listed = if only.guests {
+        Listed::WithGuests
+    } else {
+        Listed::Group(Group::All)
+    };
     let mut items = Vec::new();
     let mut examined = 0;
     // Only the first slice begins after a user of the previous page.
@@ -96,7 +106,7 @@ async fn page(
     for slice in slices.skip(position.slice as usize - 1) {
         let snapshot = state
             .snapshots
-            .since(position.began, slice.clone(), Group::All, record.epoch)
+            .since(position.began, slice.clone(), listed, record.epoch)
             .await?;
         for users in snapshot.after(after.take().as_ref()).chunks(chunk_size) {
             if examined >= MAX_EXAMINED && position.after.is_some() {
@@ -124,7 +134,7 @@ async fn page(
                         });
                     }
                     items.push(OnlineViewer {
-                        user_id: user.clone(),
+                        user_id: (!user.is_guest()).then(|| user.clone()),
                         fan,
                         since,
                     });

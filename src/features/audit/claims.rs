@@ -76,10 +76,13 @@ impl Claims {
         place.insert(claimed);
     }
 
-    /// Whether a claim says that a user is in a group.
+    /// Whether a claim says that a user is in the set of a group. No set has guests.
     pub(crate) fn say(&self, user: &UserId, group: Group) -> bool {
         match self.users.get(user) {
-            Some(claimed) => group == Group::All || claimed.is_fan,
+            Some(claimed) => match group {
+                Group::All => !user.is_guest(),
+                Group::Fans => claimed.is_fan,
+            },
             None => false,
         }
     }
@@ -91,5 +94,10 @@ impl Claims {
     /// How many users are fans.
     pub(crate) fn fans(&self) -> u64 {
         self.users.values().filter(|user| user.is_fan).count() as u64
+    }
+
+    /// How many users are guests.
+    pub(crate) fn guests(&self) -> u64 {
+        self.users.keys().filter(|user| user.is_guest()).count() as u64
     }
 }

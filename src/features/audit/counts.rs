@@ -51,7 +51,7 @@ impl Inspector<'_> {
             .pop()
             .flatten()
             .unwrap_or_default();
-        if ranked != figures {
+        if ranked != figures.ranked() {
             let detail = format!(
                 "it is ranked by {}, but its record says {}",
                 show(ranked),
@@ -68,5 +68,14 @@ impl Inspector<'_> {
 }
 
 fn show(figures: Figures) -> String {
-    format!("{} viewers and {} fans", figures.viewers, figures.fans)
+    let Figures {
+        viewers,
+        fans,
+        guests,
+    } = figures;
+    if guests == 0 {
+        format!("{viewers} viewers and {fans} fans")
+    } else {
+        format!("{viewers} viewers, {guests} of them guests, and {fans} fans")
+    }
 }

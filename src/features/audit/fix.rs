@@ -202,6 +202,7 @@ impl Fixer<'_> {
             let inside = self.store.inspect_slice(&slice).await?;
             figures.viewers += inside.size.card;
             figures.fans += inside.size.fans;
+            figures.guests += inside.size.guests;
         }
         let wish = CountLive {
             live: live.clone(),

@@ -34,6 +34,8 @@ pub(crate) struct Inspection {
     pub fans: u64,
     /// Viewers in slices of open lives.
     pub viewers: u64,
+    /// The guests among them.
+    pub guests: u64,
     /// Users online on the platform.
     pub users_online: u64,
     /// Whether a slice has lost its count: its gateways say again whom they hold.
@@ -52,6 +54,7 @@ pub(crate) struct LiveRow {
     pub opened_at: UnixMillis,
     pub fans: u64,
     pub viewers: u64,
+    pub guests: u64,
     pub gateways: u64,
     pub listed: bool,
 }
@@ -69,6 +72,7 @@ impl Inspection {
         self.lives.extend(part.lives);
         self.fans += part.fans;
         self.viewers += part.viewers;
+        self.guests += part.guests;
         self.users_online += part.users_online;
         self.is_uncertain |= part.is_uncertain;
         for (gateway, holding) in part.gateways {

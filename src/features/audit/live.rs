@@ -61,6 +61,7 @@ impl Inspector<'_> {
             let now = Figures {
                 viewers: seen.viewers,
                 fans: seen.fans,
+                guests: seen.guests,
             };
             let findings = self.check_counts(record, now).await?;
             seen.findings.extend(findings);
@@ -77,6 +78,7 @@ impl Inspector<'_> {
                 opened_at: record.opened_at,
                 fans: seen.fans,
                 viewers: seen.viewers,
+                guests: seen.guests,
                 gateways: seen
                     .gateways
                     .values()

@@ -60,6 +60,7 @@ impl Inspector<'_> {
                 OnlineSet::Live(_) => {
                     seen.viewers = inside.size.card;
                     seen.fans = inside.size.fans;
+                    seen.guests = inside.size.guests;
                 }
                 OnlineSet::Users => seen.users_online = inside.size.card,
                 OnlineSet::Streamers => {}
@@ -196,18 +197,23 @@ impl Inspector<'_> {
         claims: &Claims,
     ) -> StoreResult<Option<AuditFinding>> {
         let (size, claimed) = (inside.size, inside.claimed);
-        let fans = claims.fans();
+        let (fans, guests) = (claims.fans(), claims.guests());
         let detail = if size.card != claimed {
             format!(
                 "its fence counts {} members, but gateways hold {claimed}",
                 size.card
             )
         } else if !inside.is_intact {
-            "its fence counts other entries, or more fans, than there are".to_owned()
+            "its fence counts other entries, or more fans and guests, than there are".to_owned()
         } else if size.fans != fans && !self.has_changed_since(slice, inside).await? {
             format!(
                 "its fence counts {} fans, but gateways hold {fans}",
                 size.fans
+            )
+        } else if size.guests != guests && !self.has_changed_since(slice, inside).await? {
+            format!(
+                "its fence counts {} guests, but gateways hold {guests}",
+                size.guests
             )
         } else {
             return Ok(None);

@@ -38,6 +38,9 @@ pub(crate) struct HistoryPoint {
     /// Fans online.
     #[schema(example = 3)]
     fans: u64,
+    /// Guests online, among the viewers.
+    #[schema(example = 2)]
+    guests: u64,
     /// How often users had come since the opening.
     #[schema(example = 14)]
     joins: u64,
@@ -50,13 +53,19 @@ impl From<Point> for HistoryPoint {
     fn from(point: Point) -> Self {
         let Point {
             at,
-            figures: Figures { viewers, fans },
+            figures:
+                Figures {
+                    viewers,
+                    fans,
+                    guests,
+                },
             arrived: Arrived { joins, leaves },
         } = point;
         Self {
             began_at: at,
             viewers,
             fans,
+            guests,
             joins,
             leaves,
         }
@@ -261,7 +270,10 @@ mod tests {
     fn the_last_point_of_each_step_stays_if_it_differs_from_the_one_before() {
         let point = |at, viewers| Point {
             at,
-            figures: Figures { viewers, fans: 0 },
+            figures: Figures {
+                viewers,
+                ..Figures::default()
+            },
             arrived: Arrived::default(),
         };
         let points: Vec<Point> = [(10, 1), (20, 2), (50, 3), (60, 4)]

@@ -34,6 +34,7 @@ fn read_point(entry: EntryId, fields: &HashMap<String, String>) -> Option<Point>
         figures: Figures {
             viewers: number(fields, "viewers")?,
             fans: number(fields, "fans")?,
+            guests: number(fields, "guests").unwrap_or(0),
         },
         arrived: Arrived {
             joins: number(fields, "joins")?,
@@ -58,7 +59,11 @@ fn read_open_point(of: &LiveEpoch, record: Value) -> StoreResult<Option<Point>> 
     }
     Ok(Some(Point {
         at: at - at % millis(HISTORY_STEP),
-        figures: read_figures(field(&fields, "viewers"), field(&fields, "fans")),
+        figures: read_figures(
+            field(&fields, "viewers"),
+            field(&fields, "fans"),
+            field(&fields, "guests"),
+        ),
         arrived: Arrived {
             joins: number(&fields, "joins").unwrap_or(0),
             leaves: number(&fields, "leaves").unwrap_or(0),

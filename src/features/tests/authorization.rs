@@ -166,6 +166,7 @@ const OPEN: &[&str] = &[
     "GET /healthz",
     "GET /readyz",
     "GET /ws/admission",
+    "POST /v1/guests",
     "POST /v1/presence",
     "POST /v1/presence/{session_id}",
     "DELETE /v1/presence/{session_id}",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::base::clock::{Clock, Moment};
-use crate::base::ids::GatewayId;
+use crate::base::ids::{GatewayId, UserId};
 use crate::presence::figures::{Figures, Flaws, Quality};
 use crate::presence::gateways::Roster;
 use crate::presence::own_lease::OwnLease;
@@ -54,16 +54,18 @@ impl RoomFigures {
         Figures {
             viewers: self.size.members().max(self.tally.viewers_here()),
             fans: self.size.fans(),
+            guests: self.size.guests(),
         }
     }
 
-    /// The figures for a newcomer: one more viewer than the store knows of. The store may know the
-    /// newcomer from another gateway.
-    pub fn for_newcomer(&self) -> Figures {
-        let Figures { viewers, fans } = self.now();
+    /// The figures for a newcomer: one more viewer than the store knows of, and one more guest if
+    /// the newcomer is one. The store may know the newcomer from another gateway.
+    pub fn for_newcomer(&self, newcomer: &UserId) -> Figures {
+        let now = self.now();
         Figures {
-            viewers: viewers.max(self.size.members() + 1),
-            fans,
+            viewers: now.viewers.max(self.size.members() + 1),
+            guests: now.guests + u64::from(newcomer.is_guest()),
+            ..now
         }
     }
 
@@ -155,7 +157,7 @@ impl RoomFigures {
     /// peaks.
     pub fn note_peaks(&self) -> Peaks {
         // The flaws come last, so that no doubtful figure passes for a certain one.
-        let Figures { viewers, fans } = self.now();
+        let Figures { viewers, fans, .. } = self.now();
         if Quality::of(self.flaws()) == Quality::Exact {
             self.peaks
                 .lock()

@@ -18,6 +18,7 @@ impl Memberships {
                 fan: None,
                 viewers: None,
                 fans: None,
+                guests: None,
                 heartbeat_ms,
                 told: None,
             };

@@ -100,8 +100,9 @@ impl Memberships {
         // Looked at again, because the store may have answered before the socket waited for it.
         self.told_as_new = self.look_whether_new();
         let (shown, number) = if self.told_as_new {
+            let user = &self.conn.identity.user;
             room.pushed.for_newcomer(|| Shown {
-                figures: room.figures.for_newcomer(),
+                figures: room.figures.for_newcomer(user),
                 ..room.show(context.core.clock.now(), || {
                     context.trust.quality_for_newcomer(&room)
                 })
@@ -263,6 +264,7 @@ fn counts<'a>(
         seq,
         viewers: shown.figures.viewers,
         fans: shown.figures.fans,
+        guests: shown.figures.guests,
         peak_viewers: peaks.viewers,
         peak_fans: peaks.fans,
         opened_at: room.record.opened_at,

@@ -100,7 +100,7 @@ impl List {
 
     pub(crate) fn rank(&mut self, live: &LiveId, figures: Figures) {
         if self.since.contains_key(live) {
-            self.ranked.insert(live.clone(), figures);
+            self.ranked.insert(live.clone(), figures.ranked());
         }
     }
 

@@ -62,7 +62,11 @@ impl RedisCalls {
 #[async_trait]
 impl Counts for RedisCalls {
     async fn count_live(&self, request: &CountLive) -> StoreResult<CountReply> {
-        let Figures { viewers, fans } = request.figures;
+        let Figures {
+            viewers,
+            fans,
+            guests,
+        } = request.figures;
         let of = LiveEpoch {
             live: request.live.clone(),
             epoch: request.epoch,
@@ -83,6 +87,7 @@ impl Counts for RedisCalls {
             millis(COUNT_EVERY)
         ];
         args.extend(point_args());
+        args.extend(args![guests]);
         let keys = vec![self.keys().live(&request.live), self.keys().history(&of)];
         let mut reply = self
             .router
@@ -119,7 +124,11 @@ impl Counts for RedisCalls {
             )?;
             for scores in viewers.into_iter().zip(fans) {
                 ranked.push(match scores {
-                    (Some(viewers), Some(fans)) => Some(Figures { viewers, fans }),
+                    (Some(viewers), Some(fans)) => Some(Figures {
+                        viewers,
+                        fans,
+                        guests: 0,
+                    }),
                     _ => None,
                 });
             }

@@ -108,6 +108,7 @@ families! {
     /// | `version` | of `info`, `title` and `streamer_timeout_s`; absent if none changed, and as `info` is |
     /// | `info`, `info_version` | a back end's text for clients, and its `version`; absent once a close has begun |
     /// | `viewers`, `fans`, `counted_at` | the counts a moment ago, and when they were written; absent as `info` is |
+    /// | `guests` | how many of the viewers are guests; absent until one came, and as `info` is |
     /// | `stream` | `on` or `lost`, since when, and how many heartbeats its sessions sent; absent without a stream |
     /// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |
     /// | `event:<n>`, `last_event` | the events that are not in the stream yet, and the number of the last one |

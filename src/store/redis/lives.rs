@@ -100,7 +100,11 @@ fn read_record(live: &LiveId, fields: &RecordFields<'_>) -> Option<LiveRecord> {
             json: fields.word("info").map(Arc::from),
         },
         counted: fields.number("counted_at").map(|at| Counted {
-            figures: read_figures(fields.word("viewers"), fields.word("fans")),
+            figures: read_figures(
+                fields.word("viewers"),
+                fields.word("fans"),
+                fields.word("guests"),
+            ),
             at,
         }),
         sums: Sums {
@@ -116,11 +120,17 @@ fn read_record(live: &LiveId, fields: &RecordFields<'_>) -> Option<LiveRecord> {
     })
 }
 
-/// Reads the fields `viewers` and `fans`; a field that is absent or no number counts as zero.
-pub(crate) fn read_figures(viewers: Option<&str>, fans: Option<&str>) -> Figures {
+/// Reads the fields `viewers`, `fans` and `guests`; a field that is absent or no number counts as
+/// zero.
+pub(crate) fn read_figures(
+    viewers: Option<&str>,
+    fans: Option<&str>,
+    guests: Option<&str>,
+) -> Figures {
     Figures {
         viewers: read_figure(viewers),
         fans: read_figure(fans),
+        guests: read_figure(guests),
     }
 }
 
@@ -153,12 +163,12 @@ fn read_pending_event(name: &str, text: &str) -> Option<PendingEvent> {
     PendingEvent::parse(number, text)
 }
 
-/// Reads `<viewers> <fans> <at>`.
+/// Reads `<viewers> <fans> <at>`, with the guests before the time if there were any.
 fn read_counts_told(fields: &RecordFields<'_>) -> Option<Counted> {
     let (figures, at) = fields.word("counts_told")?.rsplit_once(' ')?;
-    let (viewers, fans) = figures.split_once(' ')?;
+    let mut figures = figures.split(' ');
     Some(Counted {
-        figures: read_figures(Some(viewers), Some(fans)),
+        figures: read_figures(figures.next(), figures.next(), figures.next()),
         at: at.parse().ok()?,
     })
 }

@@ -129,12 +129,12 @@ impl Reply {
         self.0.filter_map(|piece| text(piece).ok())
     }
 
-    /// The remaining pieces that are ids of users. Skips others, which another program wrote:
+    /// The remaining pieces that are ids of users or guests. Skips others, which another program wrote:
     /// nobody can ask for them or take them out by name.
     pub(crate) fn users(self) -> Vec<UserId> {
         let mut users = Vec::new();
         for text in self.texts() {
-            if let Ok(user) = UserId::parse(&text) {
+            if let Ok(user) = UserId::read(&text) {
                 users.push(user);
             }
         }

@@ -124,6 +124,7 @@ fn read_size(reply: &mut Reply) -> StoreResult<SliceSize> {
     Ok(SliceSize {
         card: reply.number()?,
         fans: reply.number()?,
+        guests: reply.number()?,
         leaves: reply.number()?,
         version: reply.number()?,
         incarnation: reply.number()?,
@@ -203,7 +204,7 @@ pub(crate) fn read_claims_page(page: Value, entries: Value) -> StoreResult<Claim
     let mut users = Vec::new();
     for (user, value) in page.list()?.pairs()? {
         // Skips what another program wrote: nobody can ask for it by name.
-        if let Ok(user) = UserId::parse(&user) {
+        if let Ok(user) = UserId::read(&user) {
             users.push(tokens.claimed(user, &value));
         }
     }

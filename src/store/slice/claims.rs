@@ -2,6 +2,7 @@
 
 use super::entry::EntryToken;
 use crate::base::clock::UnixMillis;
+use crate::base::ids::UserId;
 use crate::store::slices::Claim;
 
 /// The claims on a user.
@@ -13,11 +14,12 @@ pub(crate) struct UserClaims {
     by: Vec<(EntryToken, Claim)>,
 }
 
-/// Whether a user is there, and a fan, by the claims or by the public sets.
+/// Whether a user is there, and a fan or a guest, by the claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Presence {
     pub(crate) is_member: bool,
     pub(crate) is_fan: bool,
+    pub(crate) is_guest: bool,
 }
 
 impl UserClaims {
@@ -43,10 +45,14 @@ impl UserClaims {
     }
 
     /// A user is there as long as any gateway says so, and a fan as long as any gateway says so.
-    pub(crate) fn presence(&self) -> Presence {
+    /// Whether the user is a guest, the id says; no guest is a fan.
+    pub(crate) fn presence(&self, user: &UserId) -> Presence {
+        let is_member = !self.by.is_empty();
+        let says_fan = self.by.iter().any(|(_, claim)| *claim == Claim::Fan);
         Presence {
-            is_member: !self.by.is_empty(),
-            is_fan: self.by.iter().any(|(_, claim)| *claim == Claim::Fan),
+            is_member,
+            is_fan: says_fan && !user.is_guest(),
+            is_guest: is_member && user.is_guest(),
         }
     }
 }

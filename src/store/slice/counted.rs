@@ -19,6 +19,8 @@ pub(crate) struct SliceCounts {
     pub(crate) arrived: Arrived,
     /// Users with a claim that says fan.
     pub(crate) fans: u64,
+    /// Users with a claim who are guests.
+    pub(crate) guests: u64,
     /// Entries of gateways, those of the dead included.
     pub(crate) entries: u64,
     /// The token that was given last in this incarnation.
@@ -52,7 +54,12 @@ impl SliceCounts {
 
     /// Whether so many users with claims can be there.
     pub(crate) fn fits(&self, claimed: u64) -> bool {
-        self.users() == Some(claimed) && self.fans <= claimed
+        self.users() == Some(claimed) && self.fans + self.guests <= claimed
+    }
+
+    /// How many users the public set of members has if so many have claims: all but the guests.
+    pub(crate) fn shown(&self, claimed: u64) -> u64 {
+        claimed.saturating_sub(self.guests)
     }
 
     /// Counts a change of the claims on one user.
@@ -66,6 +73,11 @@ impl SliceCounts {
             (false, true) => self.fans += 1,
             // Another program may have made a claim of a fan that no call counted.
             (true, false) => self.fans = self.fans.saturating_sub(1),
+            _ => {}
+        }
+        match (before.is_guest, after.is_guest) {
+            (false, true) => self.guests += 1,
+            (true, false) => self.guests = self.guests.saturating_sub(1),
             _ => {}
         }
     }
@@ -97,6 +109,7 @@ impl SliceCounts {
         SliceSize {
             card: self.card(),
             fans: self.fans,
+            guests: self.guests,
             leaves: self.arrived.leaves,
             version: self.version,
             incarnation: self.incarnation,

@@ -28,7 +28,12 @@ impl StoredSlice {
             claims,
             entries: entries.map(|(name, entry)| (name, entry.state)).collect(),
             fence: self.fence,
-            counted: [self.counted.card(), self.counted.fans, self.counted.entries],
+            counted: [
+                self.counted.card(),
+                self.counted.fans,
+                self.counted.guests,
+                self.counted.entries,
+            ],
             rebuild: self.counted.rebuild,
             stays: &self.stays,
         }
@@ -48,8 +53,8 @@ struct Essence<'a> {
     )>,
     entries: Vec<(&'a GatewayId, SliceEntry)>,
     fence: Option<Fence>,
-    /// Members, fans, entries.
-    counted: [u64; 3],
+    /// Members, fans, guests, entries.
+    counted: [u64; 4],
     rebuild: Option<Rebuild>,
     stays: &'a BTreeMap<Epoch, Stays>,
 }

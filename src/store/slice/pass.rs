@@ -72,7 +72,7 @@ impl StoredSlice {
             passed.drift.missing += page.drift.missing;
             passed.next = self.place_after(pass, at.phase, page.next);
             if passed.next.is_none() && at.phase == PassPhase::Fans {
-                self.compare_fans(pass, now);
+                self.compare_sizes(pass, now);
             }
         }
         if passed.next.is_none() {
@@ -140,9 +140,8 @@ impl StoredSlice {
         }
         for user in users {
             let claimed = self.claimed(user);
-            let is_member = self.members.contains(user);
             let is_fan = self.fans.contains(user);
-            drift.missing += u64::from(claimed.is_member && !is_member);
+            drift.missing += u64::from(self.is_shown(user) && !self.members.contains(user));
             drift.missing += u64::from(claimed.is_fan && !is_fan);
             drift.stray += u64::from(!claimed.is_fan && is_fan);
         }
@@ -186,9 +185,7 @@ impl StoredSlice {
         if self.is_in_rebuild() {
             return;
         }
-        if self.who.contains(user) {
-            self.members.insert(user, ());
-        }
+        self.show(user);
         self.leave_unless_claimed(user, last_here);
         self.show_fan(user);
     }
@@ -218,7 +215,7 @@ impl StoredSlice {
         let looked = found.users.len();
         let mut strays = found.users;
         strays.retain(|user| match group {
-            Group::All => !self.claimed(user).is_member,
+            Group::All => !self.is_shown(user),
             Group::Fans => !self.claimed(user).is_fan,
         });
         let drift = Drift {
@@ -243,10 +240,10 @@ impl StoredSlice {
         }
     }
 
-    /// A whole pass leaves as many fans as the claims say. If the calls have counted another number,
-    /// another program wrote a claim in the place of another one.
-    fn compare_fans(&mut self, pass: &Pass, now: UnixMillis) {
-        if !self.is_in_rebuild() && self.fans.len() != self.counted.fans {
+    /// A whole pass leaves as many members and fans as the claims say. If the calls have counted
+    /// other numbers of fans or guests, another program wrote a claim in the place of another one.
+    fn compare_sizes(&mut self, pass: &Pass, now: UnixMillis) {
+        if !self.is_in_rebuild() && self.differs() {
             self.forget(pass.known, now);
         }
     }

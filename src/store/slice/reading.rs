@@ -27,17 +27,16 @@ impl StoredSlice {
         self.counted.rebuild.is_some()
     }
 
-    /// Whether there are as many claims and entries as the calls have counted, and not more fans
-    /// than users with claims.
+    /// Whether there are as many claims and entries as the calls have counted, and not more fans and
+    /// guests than users with claims.
     pub(crate) fn is_intact(&self) -> bool {
-        self.counted.users() == Some(self.who.len())
-            && self.counted.entries == self.entries.len() as u64
-            && self.counted.fans <= self.who.len()
+        self.counted.fits(self.who.len()) && self.counted.entries == self.entries.len() as u64
     }
 
     /// Whether the public sets have other sizes than the claims.
     pub(crate) fn differs(&self) -> bool {
-        self.members.len() != self.who.len() || self.fans.len() != self.counted.fans
+        self.members.len() != self.counted.shown(self.who.len())
+            || self.fans.len() != self.counted.fans
     }
 
     /// Whether there is anything besides the fence.
@@ -87,12 +86,18 @@ impl StoredSlice {
         self.entries.iter().find(|(_, entry)| entry.token == token)
     }
 
-    /// Whether a user is there, and a fan, by the claims.
+    /// Whether a user is there, and a fan or a guest, by the claims.
     pub(crate) fn claimed(&self, user: &UserId) -> Presence {
         match self.who.get(user) {
-            Some(claims) => claims.presence(),
-            None => UserClaims::default().presence(),
+            Some(claims) => claims.presence(user),
+            None => UserClaims::default().presence(user),
         }
+    }
+
+    /// Whether the public set of members has a user, by the claims: it has no guests.
+    pub(crate) fn is_shown(&self, user: &UserId) -> bool {
+        let claimed = self.claimed(user);
+        claimed.is_member && !claimed.is_guest
     }
 
     /// The claims on a user, the one made last at the end.

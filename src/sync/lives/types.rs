@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::base::ids::{LiveId, UserId};
 use crate::presence::room::Room;
-use crate::store::{LiveRecord, OpenedBy, StoreError, Terms};
+use crate::store::{Figures, LiveRecord, OpenedBy, StoreError, Terms};
 
 /// A request to open a live.
 #[derive(Debug, Clone)]
@@ -36,8 +36,7 @@ pub struct OpenedLive {
 pub struct LiveView {
     /// With the highest peaks that are known.
     pub record: LiveRecord,
-    pub viewers: u64,
-    pub fans: u64,
+    pub figures: Figures,
     /// The room whose figures these are; `None` if the store was asked.
     pub room: Option<Arc<Room>>,
 }

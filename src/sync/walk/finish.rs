@@ -70,7 +70,7 @@ impl Walk {
                 .is_some_and(|counted| counted.at + RANKED_BY_NOW >= now);
             if record.state == LiveState::Open && !was_just_written {
                 lives.push(record.live.clone());
-                figures.push(figures_of(record.counted));
+                figures.push(figures_of(record.counted).ranked());
             }
         }
         let ranked = self.core.store.ranked_figures(&lives).await?;

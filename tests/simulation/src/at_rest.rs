@@ -346,6 +346,7 @@ fn right_figures(world: &World, truth: &Truth, live: Live) -> Figures {
     Figures {
         viewers: of_live.held().count() as u64,
         fans: of_live.held().filter(is_fan).count() as u64,
+        guests: 0,
     }
 }
 

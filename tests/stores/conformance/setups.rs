@@ -24,7 +24,11 @@ pub const OPEN: RecordStanding = RecordStanding::Open {
 };
 
 pub fn figures(viewers: u64, fans: u64) -> Figures {
-    Figures { viewers, fans }
+    Figures {
+        viewers,
+        fans,
+        guests: 0,
+    }
 }
 
 pub fn peaks(viewers: u64, fans: u64) -> Peaks {

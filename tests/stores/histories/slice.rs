@@ -16,7 +16,17 @@ use rollcall::store::{
 };
 
 use super::{Redis, agree_on};
-use crate::conformance::{claims, gateway, look, members, slice, user};
+use crate::conformance::{claims, gateway, look, members, slice};
+
+/// A user; each third one is a guest.
+fn user(n: usize) -> UserId {
+    let name = format!("u{n}");
+    let user = match n % 3 {
+        2 => UserId::guest(&name),
+        _ => UserId::parse(&name),
+    };
+    user.expect("an id")
+}
 
 const GATEWAYS: [&str; 3] = ["a", "b", "c"];
 
@@ -297,12 +307,15 @@ impl<'a> Side<'a> {
         let SliceSize {
             card,
             fans,
+            guests,
             leaves,
             rebuild,
             differs,
             ..
         } = size;
-        format!("{card} {fans} -{leaves} @{incarnation} rebuild {rebuild} differs {differs}")
+        format!(
+            "{card} {fans} ~{guests} -{leaves} @{incarnation} rebuild {rebuild} differs {differs}"
+        )
     }
 
     fn number_of(&mut self, incarnation: u64) -> usize {
@@ -702,7 +715,12 @@ async fn take(step: &Step, sides: &mut [Side<'_>; 2], sent: &mut Sent) -> [Strin
 /// claims say, and so are the figures.
 fn shows_the_claims(side: &Side<'_>, claims: &[ClaimedUser], sets: &[Vec<UserId>; 2]) -> bool {
     let mut expected = [Vec::new(), Vec::new()];
+    let mut guests = 0;
     for claimed in claims {
+        if claimed.user.is_guest() {
+            guests += 1;
+            continue;
+        }
         expected[0].push(claimed.user.clone());
         if claimed.by.iter().any(|(_, claim)| *claim == Claim::Fan) {
             expected[1].push(claimed.user.clone());
@@ -713,9 +731,10 @@ fn shows_the_claims(side: &Side<'_>, claims: &[ClaimedUser], sets: &[Vec<UserId>
         let mut both = sets.iter().zip(&expected);
         return both.all(|(set, expected)| expected.iter().all(|user| set.contains(user)));
     }
-    let counted = [size.card, size.fans];
-    let lengths = expected.each_ref().map(|users| users.len() as u64);
-    side.found.is_intact && *sets == expected && (counted == lengths || side.found.fence.is_none())
+    let counted = [size.card - size.guests, size.fans, size.guests];
+    let [members, fans] = expected.each_ref().map(|users| users.len() as u64);
+    let is_counted = counted == [members, fans, guests] || side.found.fence.is_none();
+    side.found.is_intact && *sets == expected && is_counted
 }
 
 async fn run(history: &[Step], redis: &Redis) -> Result<(), TestCaseError> {

@@ -40,6 +40,7 @@ class Joined(Info, Answer):
     streamer_id: str
     viewers: int
     fans: int
+    guests: int
 
 
 class HeartbeatAck(Info, Answer):
@@ -50,6 +51,7 @@ class HeartbeatAck(Info, Answer):
     fan: bool | None
     viewers: int | None
     fans: int | None
+    guests: int | None
     heartbeat_ms: int
 
 
@@ -70,6 +72,7 @@ class Counts(Info, Answer):
     seq: int
     viewers: int
     fans: int
+    guests: int
     peak_viewers: int
     peak_fans: int
     opened_at: int

@@ -287,6 +287,7 @@ export class LiveView {
     const show = (name, value) => say(byId(name), value ?? "–");
     show("viewers", counts && number(counts.viewers));
     show("fans", counts && number(counts.fans));
+    say(byId("guests"), counts?.guests ? t("guests", { n: number(counts.guests) }) : "");
     say(byId("peak-viewers"), counts ? t("peak", { n: number(counts.peak_viewers) }) : "");
     say(byId("peak-fans"), counts ? t("peak", { n: number(counts.peak_fans) }) : "");
     say(byId("away"), counts?.away ? t("away", { n: number(counts.away) }) : "");

@@ -58,6 +58,9 @@ pub(crate) struct PresenceAck {
     viewers: u64,
     #[schema(example = 3)]
     fans: u64,
+    /// The guests among the viewers.
+    #[schema(example = 2)]
+    guests: u64,
     /// How often to send a beat.
     #[schema(example = 5_000)]
     heartbeat_ms: u64,

@@ -113,6 +113,9 @@ pub(crate) struct BegunSession {
     viewers: u64,
     #[schema(example = 3)]
     fans: u64,
+    /// The guests among the viewers.
+    #[schema(example = 2)]
+    guests: u64,
     /// What the back end wrote about the live, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
@@ -139,6 +142,7 @@ impl BegunSession {
             streamer_id: record.streamer.to_string(),
             viewers: figures.viewers,
             fans: figures.fans,
+            guests: figures.guests,
             info: info.map(infos::text_of),
             info_version: info.map(|info| info.version),
             udp: UdpOffer::of(state, &joined.claims),

@@ -116,6 +116,7 @@ local old_values = begins and {} or claims_on(keys.who, users)
 local pattern, last_here = claim_of(token), {}
 local fields, unclaimed, gone, fans, no_fans = {}, {}, {}, {}, {}
 local came, only_moves = 0, is_of_platform and #joins > 0
+local shown, places = joins, nil
 
 -- Returns what the gateway claims of a user who joins, and since when the user is there.
 local function claim_on(place)
@@ -148,8 +149,14 @@ for place, user in ipairs(users) do
     fields[#fields + 1] = user
     fields[#fields + 1] = new
   end
+  if is_guest(user) then
+    fence.guests = math.max(0, fence.guests + (new and 1 or 0) - (old and 1 or 0))
+    if not places then
+      shown, places = without_guests(joins)
+    end
+  end
   if keys.fans then
-    local was_fan, is_fan = says_fan(old), says_fan(new)
+    local was_fan, is_fan = says_fan(old, user), says_fan(new, user)
     local list = is_fan and fans or no_fans
     list[#list + 1] = user
     fence.fans = math.max(0, fence.fans + (is_fan and 1 or 0) - (was_fan and 1 or 0))
@@ -185,17 +192,17 @@ if is_of_platform and is_new and not is_bye then
 end
 write_claims(keys.who, fields, unclaimed)
 -- In a rebuild nobody leaves the public sets.
-change_set(keys.members, joins, {})
+change_set(keys.members, shown, {})
 if keys.fans then
   change_set(keys.fans, fans, rebuild and {} or no_fans)
 end
 if not rebuild then
   drop_members(keys, form, gone, function(user) return last_here[user] or now end)
 end
-if #joins > 0 and keys.stays then
+if #shown > 0 and keys.stays then
   -- The sessions that begin with this call have its version as their id.
-  begin_stays(keys.stays, keys.sessions, whole(fence.version), joins,
-    function(place) return tonumber(ARGV[last_leave + place]) end)
+  begin_stays(keys.stays, keys.sessions, whole(fence.version), shown,
+    function(place) return tonumber(ARGV[last_leave + (places and places[place] or place)]) end)
 end
 if #joins > 0 and keys.seen then
   forget_last_seen(keys.seen, form, joins)

@@ -5,9 +5,9 @@
 --       8 1 if the slices counted different users, or empty; the end of the close writes how many
 --       9 length of a bucket, ms  10 about the most points  11 lifetime of the history, s
 -- Returns  {'closing' | 'closed' | 'other', fields of the record…} | {'absent'}
-local state, epoch, peak_viewers, peak_fans, viewers, fans, joins, leaves, at, watched = unpack(redis.call('HMGET',
-  KEYS[1], 'state', 'epoch', 'peak_viewers', 'peak_fans', 'viewers', 'fans', 'joins', 'leaves', 'counted_at',
-  'watched_ms'))
+local state, epoch, peak_viewers, peak_fans, viewers, fans, joins, leaves, at, watched, guests = unpack(redis.call(
+  'HMGET', KEYS[1], 'state', 'epoch', 'peak_viewers', 'peak_fans', 'viewers', 'fans', 'joins', 'leaves', 'counted_at',
+  'watched_ms', 'guests'))
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then
   return { 'absent' }
 end
@@ -22,12 +22,12 @@ if state ~= 'open' and state ~= 'closing' then
 end
 -- This write comes first: it needs no memory, so a full Redis accepts the script (see basics.lua).
 redis.call('UNLINK', KEYS[2], KEYS[3])
-redis.call('HDEL', KEYS[1], 'info', 'info_version', 'version', 'viewers', 'fans', 'counted_at')
+redis.call('HDEL', KEYS[1], 'info', 'info_version', 'version', 'viewers', 'fans', 'guests', 'counted_at')
 redis.call('HSET', KEYS[1], 'state', 'closing', 'peak_viewers', higher(peak_viewers, ARGV[3]),
   'peak_fans', higher(peak_fans, ARGV[4]))
 local now = clock()
 if tonumber(at or '') then
-  append_point(now, KEYS[4], tonumber(at), { viewers, fans, joins, leaves }, unpack(ARGV, 9, 11))
+  append_point(now, KEYS[4], tonumber(at), { viewers, fans, joins, leaves, guests }, unpack(ARGV, 9, 11))
 end
 if redis.call('HSETNX', KEYS[1], 'closed_at', whole(now)) == 1 then
   redis.call('HSET', KEYS[1], 'reason', ARGV[2], 'watched_ms', watched_until(now, watched, viewers, at))

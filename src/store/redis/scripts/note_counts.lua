@@ -2,13 +2,16 @@
 -- KEYS  1 record
 -- ARGV  1 epoch  2 least time between two events, ms  3 most fields of a record
 -- Returns  {'noted', fields of the record…} | {'same'} | {'early', ms until it may be noted} | {'over'}
-local state, epoch, viewers, fans, told = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch', 'viewers', 'fans',
-  'counts_told'))
+local state, epoch, viewers, fans, guests, told = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch', 'viewers',
+  'fans', 'guests', 'counts_told'))
 if state ~= 'open' or epoch ~= ARGV[1] then
   return { 'over' }
 end
 local figures = (viewers or '0') .. ' ' .. (fans or '0')
-local last, at = string.match(told or '0 0 0', '^(%d+ %d+) (%d+)$')
+if (guests or '0') ~= '0' then
+  figures = figures .. ' ' .. guests
+end
+local last, at = string.match(told or '0 0 0', '^(%d+ %d+[ %d]*) (%d+)$')
 if figures == last then
   return { 'same' }
 end

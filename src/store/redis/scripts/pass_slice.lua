@@ -78,14 +78,14 @@ end
 
 -- Compares a page of the claims with the public sets. Returns false if the slice has forgotten all claims because of
 -- that.
-local function compare(values, are_members, are_fans)
+local function compare(users, values, are_members, are_fans)
   local found_strays, found_missing = 0, 0
   for i, value in ipairs(values) do
-    if are_members[i] == 0 then
+    if are_members[i] == 0 and not is_guest(users[i]) then
       found_missing = found_missing + 1
     end
     if keys.fans then
-      local is_fan = says_fan(value) and 1 or 0
+      local is_fan = says_fan(value, users[i]) and 1 or 0
       found_missing = found_missing + math.max(0, is_fan - are_fans[i])
       found_strays = found_strays + math.max(0, are_fans[i] - is_fan)
     end
@@ -130,7 +130,7 @@ local function pass_claims()
   if not rebuild then
     are_members = are_in(keys.members, users)
     are_fans = keys.fans and are_in(keys.fans, users)
-    if not compare(values, are_members, are_fans) then
+    if not compare(users, values, are_members, are_fans) then
       return '0'
     end
   end
@@ -144,11 +144,13 @@ local function pass_claims()
     elseif value ~= values[i] then
       fields[#fields + 1], fields[#fields + 2] = user, value
     end
-    if value and are_members[i] == 0 then
+    if is_guest(user) then
+      fence.guests = value and fence.guests or math.max(0, fence.guests - 1)
+    elseif value and are_members[i] == 0 then
       members[#members + 1] = user
     end
     if keys.fans then
-      local was_fan, is_fan = says_fan(values[i]), says_fan(value)
+      local was_fan, is_fan = says_fan(values[i], user), says_fan(value, user)
       fence.fans = math.max(0, fence.fans + (is_fan and 1 or 0) - (was_fan and 1 or 0))
       if is_fan and are_fans[i] == 0 then
         fans[#fans + 1] = user
@@ -185,7 +187,7 @@ local function pass_set(set, belongs, drop)
   looked = looked + #page[2]
   local gone = {}
   for i, value in ipairs(claims_on(keys.who, page[2])) do
-    if not belongs(value) then
+    if not belongs(value, page[2][i]) then
       gone[#gone + 1] = page[2][i]
     end
   end
@@ -204,7 +206,7 @@ local function pass_page()
     return '0'
   end
   if phase == 'members' then
-    return pass_set(keys.members, function(value) return value end,
+    return pass_set(keys.members, function(value, user) return value and not is_guest(user) end,
       function(gone) drop_members(keys, form, gone, function() return now end) end)
   end
   return pass_set(keys.fans, says_fan, function(gone) change_set(keys.fans, {}, gone) end)
@@ -225,9 +227,9 @@ repeat
   pages = pages + 1
 until phase == '' or looked >= tonumber(ARGV[5]) or pages >= MOST_PAGES
 
--- 4. The end. A whole pass leaves as many fans as the claims say. If the scripts have counted another number, somebody
--- else wrote a claim in the place of another one.
-if last_phase == 'fans' and phase == '' and not fence.rebuild and redis.call('SCARD', keys.fans) ~= fence.fans then
+-- 4. The end. A whole pass leaves as many members and fans as the claims say. If the scripts have counted other numbers
+-- of fans or guests, somebody else wrote a claim in the place of another one.
+if last_phase == 'fans' and phase == '' and not fence.rebuild and differs(fence, read_sizes(keys)) then
   forget(fence, keys, known)
 end
 if phase == '' then

@@ -4,11 +4,11 @@
 -- KEYS  1 record  2 history of the epoch
 -- ARGV  1 epoch  2 viewers  3 fans  4 how many came  5 how many left  6 peak viewers  7 peak fans
 --       8 least time between two writes, ms  9 length of a bucket, ms  10 about the most points
---       11 lifetime of the history, s
+--       11 lifetime of the history, s  12 guests
 -- Returns  {'counted'} | {'same'} | {'early', ms until it may be written} | {'not_open'}
-local state, epoch, viewers, fans, joins, leaves, at, watched, peak_viewers, peak_fans = unpack(redis.call('HMGET',
-  KEYS[1], 'state', 'epoch', 'viewers', 'fans', 'joins', 'leaves', 'counted_at', 'watched_ms', 'peak_viewers',
-  'peak_fans'))
+local state, epoch, viewers, fans, joins, leaves, at, watched, peak_viewers, peak_fans, guests = unpack(redis.call(
+  'HMGET', KEYS[1], 'state', 'epoch', 'viewers', 'fans', 'joins', 'leaves', 'counted_at', 'watched_ms', 'peak_viewers',
+  'peak_fans', 'guests'))
 if state ~= 'open' or epoch ~= ARGV[1] then
   return { 'not_open' }
 end
@@ -19,7 +19,7 @@ local known = {
 local told = {
   higher(joins, ARGV[4]), higher(leaves, ARGV[5]), higher(peak_viewers, ARGV[6]), higher(peak_fans, ARGV[7]),
 }
-if (viewers or '0') == ARGV[2] and (fans or '0') == ARGV[3]
+if (viewers or '0') == ARGV[2] and (fans or '0') == ARGV[3] and (guests or '0') == ARGV[12]
   and table.concat(known, ' ') == table.concat(told, ' ') then
   return { 'same' }
 end
@@ -33,9 +33,13 @@ end
 redis.call('HDEL', KEYS[1], '')
 at = tonumber(at or '')
 if at and at - at % tonumber(ARGV[9]) < now - now % tonumber(ARGV[9]) then
-  append_point(now, KEYS[2], at, { viewers, fans, joins, leaves }, unpack(ARGV, 9, 11))
+  append_point(now, KEYS[2], at, { viewers, fans, joins, leaves, guests }, unpack(ARGV, 9, 11))
 end
 redis.call('HSET', KEYS[1], 'viewers', ARGV[2], 'fans', ARGV[3], 'counted_at', whole(now),
   'watched_ms', watched_until(now, watched, viewers, at), 'joins', told[1], 'leaves', told[2],
   'peak_viewers', told[3], 'peak_fans', told[4])
+-- The record of a live to which no guest ever came has no field for them.
+if guests or ARGV[12] ~= '0' then
+  redis.call('HSET', KEYS[1], 'guests', ARGV[12])
+end
 return { 'counted' }

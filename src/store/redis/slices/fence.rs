@@ -31,7 +31,8 @@ pub(crate) fn read_counted(answer: Value) -> StoreResult<(Option<Fence>, SliceCo
 }
 
 /// Reads `<epoch>:<version>:<incarnation>:<joins>-<leaves>:<fans>:<entries>:<last token>`, with
-/// `:<users with a claim>:<since>` behind it in a rebuild.
+/// `-<guests>` behind the fans if there are any, and `:<users with a claim>:<since>` at the end in a
+/// rebuild.
 fn read_open(text: &str) -> Option<(Fence, SliceCounts)> {
     let words: Vec<&str> = text.split(':').collect();
     let (counts, rebuild) = words.split_at_checked(7)?;
@@ -47,6 +48,7 @@ fn read_open(text: &str) -> Option<(Fence, SliceCounts)> {
         _ => return None,
     };
     let (joins, leaves) = counts[3].split_once('-')?;
+    let (fans, guests) = counts[4].split_once('-').unwrap_or((counts[4], "0"));
     let counted = SliceCounts {
         version: counts[1].parse().ok()?,
         incarnation: counts[2].parse().ok()?,
@@ -54,7 +56,8 @@ fn read_open(text: &str) -> Option<(Fence, SliceCounts)> {
             joins: joins.parse().ok()?,
             leaves: leaves.parse().ok()?,
         },
-        fans: counts[4].parse().ok()?,
+        fans: fans.parse().ok()?,
+        guests: guests.parse().ok()?,
         entries: counts[5].parse().ok()?,
         last_token: counts[6].parse().ok()?,
         rebuild,
@@ -83,6 +86,7 @@ mod tests {
                 leaves: 4,
             },
             fans: 3,
+            guests: 0,
             entries: 2,
             last_token: 8,
             rebuild: None,
@@ -97,6 +101,18 @@ mod tests {
         assert!(again.fits(4) && !again.fits(5) && again.size(true).rebuild);
         let (_, spoiled) = read("open:5:17:12:9-4:3:2:8:-1:1700000000000").unwrap();
         assert!(!spoiled.fits(5) && spoiled.size(false).rebuild);
+
+        let with_guests = SliceCounts {
+            fans: 1,
+            guests: 2,
+            ..counted
+        };
+        assert_eq!(read("open:5:17:12:9-4:1-2:2:8"), Some((open, with_guests)));
+        assert_eq!(
+            (with_guests.shown(5), with_guests.size(false).guests),
+            (3, 2)
+        );
+        assert!(with_guests.fits(5));
 
         let closed = (Some(Fence::Closed(Epoch(5))), SliceCounts::default());
         assert_eq!(read("closed:5:9-9:4:2"), Some(closed));

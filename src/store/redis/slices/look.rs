@@ -209,7 +209,7 @@ impl FoundAnswers {
 
     /// Whether the public sets have other sizes than the claims say.
     fn differs(&self) -> bool {
-        self.members != self.claimed || self.fans != self.counted.fans
+        self.members != self.counted.shown(self.claimed) || self.fans != self.counted.fans
     }
 
     fn is_intact(&self) -> bool {

@@ -64,9 +64,25 @@ local function put_in(value, pattern, claim, since)
   return since .. others .. claim
 end
 
--- Tells whether any claim on a user of a live says that the user is a fan.
-local function says_fan(value)
-  return value and string.find(value, 'f', 1, true) ~= nil
+-- Tells whether a user is a guest: a viewer without an account, who stands in no public set and has no session.
+local function is_guest(user)
+  return string.byte(user) == 126
+end
+
+-- Returns those of some users who are no guests, and the place of each among all.
+local function without_guests(users)
+  local others, places = {}, {}
+  for place, user in ipairs(users) do
+    if not is_guest(user) then
+      others[#others + 1], places[#places + 1] = user, place
+    end
+  end
+  return others, places
+end
+
+-- Tells whether any claim on a user of a live says that the user is a fan. No guest is one.
+local function says_fan(value, user)
+  return value and not is_guest(user) and string.find(value, 'f', 1, true) ~= nil
 end
 
 -- Returns in which lives living gateways say that each of these users of the platform is, at most 1,000:

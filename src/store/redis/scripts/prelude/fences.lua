@@ -5,19 +5,19 @@
 -- a live, `stays` and `sessions` of a live with attendance; `seen` of the users of the platform.
 
 -- Returns a fence with zeros. The scripts count, over all gateways, how many users got their first claim (`joins`) and
--- how many lost their last one (`leaves`), the users of whom a claim says that they are fans, the fields of the hash of
--- entries, and the tokens that they gave away. In a rebuild, `joins` and `leaves` stand still, and `rebuild` says since
+-- how many lost their last one (`leaves`), the users of whom a claim says that they are fans, the guests with a claim,
+-- the fields of the hash of entries, and the tokens that they gave away. In a rebuild, `joins` and `leaves` stand still, and `rebuild` says since
 -- when it lasts, ms, and on how many users there are claims; -1 if somebody else wrote during the rebuild.
 local function new_fence(phase, epoch, version)
   return {
-    phase = phase, epoch = epoch, version = version, incarnation = 0, joins = 0, leaves = 0, fans = 0, entries = 0,
-    last_token = 0,
+    phase = phase, epoch = epoch, version = version, incarnation = 0, joins = 0, leaves = 0, fans = 0, guests = 0,
+    entries = 0, last_token = 0,
   }
 end
 
 -- Reads a fence. An open one is
--- 'open:<epoch>:<version>:<incarnation>:<joins>-<leaves>:<fans>:<entries>:<last token>', with
--- ':<users with a claim>:<since>' behind it in a rebuild. A closed one is
+-- 'open:<epoch>:<version>:<incarnation>:<joins>-<leaves>:<fans>:<entries>:<last token>', with '-<guests>' behind the
+-- fans if there are any, and ':<users with a claim>:<since>' at the end in a rebuild. A closed one is
 -- 'closed:<epoch>:<joins>-<leaves>:<different viewers>:<different fans>'. Without a fence, and with one that no script
 -- wrote, `phase` is nil.
 local function read_fence(key)
@@ -25,14 +25,14 @@ local function read_fence(key)
   if type(value) ~= 'string' then
     value = value and 'of another type' or ''
   end
-  local epoch, version, incarnation, joins, leaves, fans, entries, last_token, rest =
-    string.match(value, '^open:(%d+):(%d+):(%d+):(%d+)%-(%d+):(%d+):(%d+):(%d+)(.*)$')
+  local epoch, version, incarnation, joins, leaves, fans, guests, entries, last_token, rest =
+    string.match(value, '^open:(%d+):(%d+):(%d+):(%d+)%-(%d+):(%d+)%-?(%d*):(%d+):(%d+)(.*)$')
   local claimed, since = string.match(rest or '', '^:(%-?%d+):(%d+)$')
   if claimed or rest == '' then
     return {
       phase = 'open', epoch = tonumber(epoch), version = tonumber(version), incarnation = tonumber(incarnation),
-      joins = tonumber(joins), leaves = tonumber(leaves), fans = tonumber(fans), entries = tonumber(entries),
-      last_token = tonumber(last_token),
+      joins = tonumber(joins), leaves = tonumber(leaves), fans = tonumber(fans), guests = tonumber(guests) or 0,
+      entries = tonumber(entries), last_token = tonumber(last_token),
       rebuild = claimed and { claimed = tonumber(claimed), since = tonumber(since) },
     }
   end
@@ -56,8 +56,9 @@ end
 
 -- Writes an open fence.
 local function write_fence(key, fence, lifetime)
-  local value = string.format('open:%.0f:%.0f:%.0f:%.0f-%.0f:%.0f:%.0f:%.0f', fence.epoch, fence.version,
-    fence.incarnation, fence.joins, fence.leaves, fence.fans, fence.entries, fence.last_token)
+  local guests = fence.guests > 0 and '-' .. whole(fence.guests) or ''
+  local value = string.format('open:%.0f:%.0f:%.0f:%.0f-%.0f:%.0f%s:%.0f:%.0f', fence.epoch, fence.version,
+    fence.incarnation, fence.joins, fence.leaves, fence.fans, guests, fence.entries, fence.last_token)
   if fence.rebuild then
     value = value .. string.format(':%.0f:%.0f', fence.rebuild.claimed, fence.rebuild.since)
   end
@@ -88,9 +89,9 @@ local function read_sizes(keys)
   }
 end
 
--- Tells whether the public sets of a slice have other sizes than the claims say.
+-- Tells whether the public sets of a slice have other sizes than the claims say. They have no guests.
 local function differs(fence, sizes)
-  return sizes.members ~= sizes.claimed or sizes.fans ~= fence.fans
+  return sizes.members ~= sizes.claimed - fence.guests or sizes.fans ~= fence.fans
 end
 
 -- Reads what a gateway knows of a slice in this epoch, in the arguments from `first` on: its version, or 0, and how
@@ -106,7 +107,7 @@ end
 local function forget(fence, keys, known)
   redis.call('UNLINK', keys.who, keys.gateways)
   fence.joins, fence.leaves = math.max(fence.joins, known.joins), math.max(fence.leaves, known.leaves)
-  fence.fans, fence.entries, fence.last_token = 0, 0, 0
+  fence.fans, fence.guests, fence.entries, fence.last_token = 0, 0, 0, 0
   -- The next version is newer than every version that gateways know, even if the clock is behind.
   fence.version = math.max(fence.version, known.version)
   move_on(fence)
@@ -160,7 +161,7 @@ local function guard(fence, keys, known, wrong)
   if known.version > fence.version or known.joins > fence.joins or known.leaves > fence.leaves then
     forget(fence, keys, known)
   elseif wrong == fence.incarnation or sizes.claimed ~= claimed or sizes.entries ~= fence.entries
-      or fence.fans > sizes.claimed then
+      or fence.fans + fence.guests > sizes.claimed then
     if not rebuild then
       forget(fence, keys, known)
     elseif rebuild.claimed >= 0 then
@@ -172,9 +173,9 @@ local function guard(fence, keys, known, wrong)
   end
 end
 
--- Returns the size of a slice as scripts answer it, SIZE in their heads: members, fans, how many left, version,
--- incarnation, 1 in a rebuild, and 1 if the public sets have other sizes than the claims say.
+-- Returns the size of a slice as scripts answer it, SIZE in their heads: members, fans, guests, how many left,
+-- version, incarnation, 1 in a rebuild, and 1 if the public sets have other sizes than the claims say.
 local function size_of(fence, keys)
-  return fence.joins - fence.leaves, fence.fans, fence.leaves, fence.version, fence.incarnation,
+  return fence.joins - fence.leaves, fence.fans, fence.guests, fence.leaves, fence.version, fence.incarnation,
     fence.rebuild and 1 or 0, differs(fence, read_sizes(keys)) and 1 or 0
 end

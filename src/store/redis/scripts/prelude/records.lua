@@ -42,12 +42,15 @@ local function note(keys, last, entry, before, most, lifetime)
   return number
 end
 
--- Appends the figures of a record to its history. They hold since `at`, and their bucket is over. If the clock went
+-- Appends the figures of a record to its history: viewers, fans, joins, leaves, and guests if there are any. They hold since `at`, and their bucket is over. If the clock went
 -- back, they replace the newest point. The lifetime of the history begins anew once a day.
 local function append_point(now, history, at, figures, bucket, most, lifetime)
   local fields = {}
   for i, name in ipairs({ 'viewers', 'fans', 'joins', 'leaves' }) do
     fields[2 * i - 1], fields[2 * i] = name, figures[i] or '0'
+  end
+  if (figures[5] or '0') ~= '0' then
+    fields[9], fields[10] = 'guests', figures[5]
   end
   local id = whole(at - at % tonumber(bucket)) .. '-0'
   local added = redis.pcall('XADD', history, 'NOMKSTREAM', 'MAXLEN', '~', most, id, unpack(fields))
