@@ -43,6 +43,9 @@ pub(crate) enum TokenError {
     Issuer,
     #[error("the token's claims are incomplete or wrong")]
     Claims,
+    /// The rules of moderation say so; the caller of [`Tokens::verify`] asks them.
+    #[error("the token was revoked; a token that is issued now is good")]
+    Revoked,
 }
 
 impl TokenError {
@@ -56,6 +59,7 @@ impl TokenError {
             Self::Audience => "audience",
             Self::Issuer => "issuer",
             Self::Claims => "claims",
+            Self::Revoked => "revoked",
         }
     }
 }

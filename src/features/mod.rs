@@ -18,6 +18,7 @@ pub mod feeds;
 pub mod friends;
 pub mod history;
 pub mod media;
+pub mod moderation;
 pub mod profiles;
 pub mod webhooks;
 pub(crate) mod wired;
@@ -52,6 +53,7 @@ pub trait WholeStore:
     + feeds::store::FeedStore
     + history::store::HistoryStore
     + media::store::MediaStore
+    + moderation::store::ModerationStore
     + profiles::store::ProfileStore
     + webhooks::store::WebhookStore
 {
@@ -82,6 +84,7 @@ impl AllFamilies for Keys {
             feeds::keys::FAMILIES,
             history::keys::FAMILIES,
             media::keys::FAMILIES,
+            moderation::keys::FAMILIES,
             webhooks::keys::FAMILIES,
         ]
         .concat()
@@ -95,6 +98,7 @@ impl AllErasers for Keys {
             erasure::core_keys::ERASERS,
             feeds::keys::ERASERS,
             media::keys::ERASERS,
+            moderation::keys::ERASERS,
             profiles::erasing::ERASERS,
         ]
         .concat()
@@ -140,6 +144,7 @@ pub(crate) fn all(
         friends::feature(),
         history::feature(core, clients.clone()),
         media::feature(core, store.clone(), clients.clone()),
+        moderation::feature(store.clone(), clients.clone()),
         profiles::feature(clients.clone()),
         webhooks::feature(store.clone(), clients.clone(), opened.webhooks),
     ]

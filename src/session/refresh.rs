@@ -6,6 +6,7 @@
 use super::Session;
 use super::requests::{RequestResult, forbidden};
 use super::socket::Transport;
+use crate::auth::tokens::TokenError;
 use crate::base::identity::Role;
 use crate::base::secret::Secret;
 use crate::session::messages::{ErrorCode, Refusal, RequestId, ServerMessage};
@@ -25,6 +26,10 @@ impl<S: Transport> Session<S> {
                 return Err(Refusal::new(ErrorCode::Forbidden, why.to_string()).into());
             }
         };
+        if self.context.is_revoked(&claims) {
+            let why = TokenError::Revoked.to_string();
+            return Err(Refusal::new(ErrorCode::Forbidden, why).into());
+        }
         let conn = &self.memberships.conn;
         if claims.user != conn.identity.user {
             return Err(forbidden("the token is another user's"));
