@@ -63,6 +63,7 @@
 //! | what if the sets are written to, or Redis loses data? | `sync/pass.rs`, `store/redis/scripts/prelude/fences.lua` |
 //! | when do counts update, and how far are they to be trusted? | `dashboards/counts.rs`, `presence/trust.rs` |
 //! | who is kept out of a live? | `presence/bans.rs`, `sync/removals.rs` |
+//! | who is kept out of all, who moderates, which tokens are revoked? | `presence/rules.rs`, told by `features/moderation/` |
 //! | whom do other users not see in lists? | `edge/http/hidden.rs` |
 //! | who is online on the platform? | `presence/platform.rs`, `store/online_users.rs` |
 //! | **a live** | |

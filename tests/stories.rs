@@ -95,6 +95,7 @@ mod stories {
     mod joining;
     mod key_prefix;
     mod keys_command;
+    mod lasting_bans;
     mod leaving;
     mod lives_command;
     mod log_lines;

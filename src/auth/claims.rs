@@ -29,6 +29,8 @@ pub struct TokenClaims {
     /// and is in no figure, no list, no time and no event.
     pub(crate) counted: bool,
     pub(crate) expires_at: UnixMillis,
+    /// When it was issued; `None` if it does not say. Revoked tokens are told by it.
+    pub(crate) issued_at: Option<UnixMillis>,
     /// The lives that the token is limited to; `None`: all.
     pub(crate) lives: Option<Arc<[LiveId]>>,
     /// The streamers whom the bearer follows; `None` if the token does not say.
@@ -63,6 +65,9 @@ pub(super) struct RawClaims {
     sub: String,
     /// In seconds; RFC 7519 allows fractions.
     exp: f64,
+    /// In seconds, as `exp`. Anything but a number is no time, and does not make the token bad.
+    #[serde(default)]
+    iat: Option<Value>,
     #[serde(default, deserialize_with = "given")]
     role: Option<String>,
     #[serde(default, deserialize_with = "given")]
@@ -158,11 +163,14 @@ impl RawClaims {
             None => Role::Viewer,
             Some(word) => Role::from_word(word)?,
         };
+        let issued = self.iat.as_ref().and_then(Value::as_f64);
+        let issued = issued.map(|at| (at * 1_000.0) as UnixMillis);
         Some(TokenClaims {
             user: UserId::parse(&self.sub).ok()?,
             role,
             counted: self.count != Some(false) && self.invisible != Some(true),
             expires_at: ((self.exp * 1_000.0) as UnixMillis).min(LATEST),
+            issued_at: issued,
             lives: ids(self.lives, |id| LiveId::parse(id).ok())?,
             fan_of: ids(self.fan_of, |id| UserId::parse(id).ok())?,
         })

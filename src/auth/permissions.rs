@@ -18,9 +18,19 @@ pub(crate) enum Action {
     WriteInfo,
     /// Say which viewers of a live really watch.
     Confirm,
-    /// Remove a user from a live, ban the user, or lift the ban.
+    /// Ban a user from a live, or lift the ban.
     Moderate,
     ListBans,
+    /// Send a viewer out of a live.
+    RemoveViewer,
+    /// Ban a user from all lives of a streamer, lift the ban, or list the bans.
+    BanFromStreamer,
+    /// Say who moderates in the lives of a streamer, or list them.
+    SetModerators,
+    /// Ban a user from the platform, lift the ban, or list the bans.
+    BanFromPlatform,
+    /// Refuse the tokens of a user that were issued before.
+    RevokeTokens,
     /// Read one live, and who is or was in it.
     ReadLive,
     /// List the lives of a streamer: the open ones, and the summaries of the past ones.
@@ -70,6 +80,11 @@ impl Action {
             | Self::Close
             | Self::Change
             | Self::Moderate
+            | Self::RemoveViewer
+            | Self::BanFromStreamer
+            | Self::SetModerators
+            | Self::BanFromPlatform
+            | Self::RevokeTokens
             | Self::WriteUser
             | Self::Erase
             | Self::ForgetSeen
@@ -134,6 +149,10 @@ pub(crate) enum Permission {
     Yes,
     /// Only for the streamer's own lives.
     OwnLives,
+    /// Only for lives in which the user moderates.
+    Moderated,
+    /// For the streamer's own lives, and those in which the streamer moderates.
+    OwnAndModerated,
     No,
 }
 
@@ -143,21 +162,29 @@ impl Permission {
         match self {
             Self::Yes => "yes",
             Self::OwnLives => "own lives",
+            Self::Moderated => "moderated lives",
+            Self::OwnAndModerated => "own and moderated lives",
             Self::No => "no",
         }
     }
 
-    /// Whether the permission lets `user` act on a live of `streamer`.
+    /// Whether moderators may do it, too.
+    pub(crate) fn is_for_moderators(self) -> bool {
+        matches!(self, Self::Moderated | Self::OwnAndModerated)
+    }
+
+    /// Whether the permission lets `user` act on a live of `streamer`, moderator or not.
     pub(crate) fn covers(self, user: &UserId, streamer: &UserId) -> bool {
         match self {
-            Self::No => false,
-            Self::OwnLives => user == streamer,
+            // Who moderates, the rules of moderation say: the caller asks them.
+            Self::No | Self::Moderated => false,
+            Self::OwnLives | Self::OwnAndModerated => user == streamer,
             Self::Yes => true,
         }
     }
 }
 
-use Permission::{No, OwnLives, Yes};
+use Permission::{Moderated, No, OwnAndModerated, OwnLives, Yes};
 
 /// The scope that an API key needs for an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -257,17 +284,47 @@ const TABLE: &[PermissionRow] = &[
         Action::Moderate,
         [No, OwnLives, Yes],
         MODERATE,
-        "remove or ban a user, lift a ban",
+        "ban a user from one live, lift such a ban",
+    ),
+    row(
+        Action::RemoveViewer,
+        [Moderated, OwnAndModerated, Yes],
+        MODERATE,
+        "send a user out of a live",
+    ),
+    row(
+        Action::BanFromStreamer,
+        [Moderated, OwnAndModerated, Yes],
+        MODERATE,
+        "ban a user from a streamer's lives, lift or list such bans",
+    ),
+    row(
+        Action::SetModerators,
+        [No, OwnLives, Yes],
+        MODERATE,
+        "say who moderates in a streamer's lives, or list them",
+    ),
+    row(
+        Action::BanFromPlatform,
+        [No, No, Yes],
+        MODERATE,
+        "ban a user from the platform, lift or list such bans",
+    ),
+    row(
+        Action::RevokeTokens,
+        [No, No, Yes],
+        MODERATE,
+        "refuse the tokens of a user that were issued before",
     ),
     row(
         Action::ListBans,
-        [No, OwnLives, Yes],
+        [Moderated, OwnAndModerated, Yes],
         MODERATE,
         "list the bans of a live",
     ),
     row(
         Action::ReadLive,
-        [No, OwnLives, Yes],
+        [Moderated, OwnAndModerated, Yes],
         READ,
         "look at a live, and who is or was in it",
     ),

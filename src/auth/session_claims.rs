@@ -57,6 +57,9 @@ struct WrittenClaims<'a> {
     count: bool,
     /// In seconds.
     exp: f64,
+    /// When the token was issued, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    issued: Option<UnixMillis>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lives: Option<&'a [LiveId]>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,6 +84,8 @@ struct ReadClaims {
     until: u64,
     #[serde(default)]
     iat: u64,
+    #[serde(default)]
+    issued: Option<UnixMillis>,
     #[serde(flatten)]
     bearer: RawClaims,
 }
@@ -103,6 +108,7 @@ impl SessionClaims {
             role: self.bearer.role.as_str(),
             count: self.bearer.counted,
             exp: self.bearer.expires_at as f64 / 1_000.0,
+            issued: self.bearer.issued_at,
             lives: self.bearer.lives.as_deref(),
             fan_of: self.bearer.fan_of.as_deref(),
         };
@@ -132,7 +138,10 @@ impl SessionClaims {
             removals: read.removals,
             good_until: read.until.saturating_mul(1_000),
             began: read.iat.saturating_mul(1_000),
-            bearer: read.bearer.read().ok()?,
+            bearer: TokenClaims {
+                issued_at: read.issued,
+                ..read.bearer.read().ok()?
+            },
         };
         claims.are_good(now).then_some(claims)
     }
@@ -164,6 +173,7 @@ pub(super) mod tests {
                 role: Role::Viewer,
                 counted: false,
                 expires_at: 1_732_000_000_500,
+                issued_at: Some(1_730_000_000_500),
                 lives: Some([LiveId::parse("42").unwrap()].into()),
                 fan_of: Some([UserId::parse("s1").unwrap()].into()),
             },

@@ -41,6 +41,8 @@ struct TicketContent {
     counted: bool,
     #[serde(rename = "x")]
     expires_at: UnixMillis,
+    #[serde(rename = "i", default, skip_serializing_if = "Option::is_none")]
+    issued_at: Option<UnixMillis>,
     #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
     lives: Option<Vec<LiveId>>,
     #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
@@ -63,6 +65,7 @@ impl SessionClaims {
             role: bearer.role.as_str().to_owned(),
             counted: bearer.counted,
             expires_at: bearer.expires_at,
+            issued_at: bearer.issued_at,
             lives: bearer.lives.as_deref().map(<[_]>::to_vec),
             fan_of: bearer.fan_of.as_deref().map(<[_]>::to_vec),
         };
@@ -96,6 +99,7 @@ impl SessionClaims {
                 role: Role::from_word(&content.role)?,
                 counted: content.counted,
                 expires_at: content.expires_at,
+                issued_at: content.issued_at,
                 lives: content.lives.map(Into::into),
                 fan_of: content.fan_of.map(Into::into),
             },

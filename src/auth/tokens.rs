@@ -49,6 +49,9 @@ pub(crate) enum TokenError {
     GuestName,
     #[error("the token's role must be viewer: a guest has no other")]
     GuestRole,
+    /// The rules of moderation say so; the caller of [`Tokens::verify`] asks them.
+    #[error("the token was revoked; a token that is issued now is good")]
+    Revoked,
 }
 
 impl TokenError {
@@ -62,6 +65,7 @@ impl TokenError {
             Self::Audience => "audience",
             Self::Issuer => "issuer",
             Self::Claims | Self::GuestName | Self::GuestRole => "claims",
+            Self::Revoked => "revoked",
         }
     }
 }

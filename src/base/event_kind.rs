@@ -32,13 +32,17 @@ pub enum EventKind {
     StreamLost,
     /// A live had no stream for too long.
     StreamEnded,
+    /// A ban of the platform or of a streamer, a moderator, or revoked tokens.
+    RuleMade,
+    /// Such a rule was ended.
+    RuleLifted,
     /// Somebody changed something over the HTTP API.
     AuditRecorded,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::LiveOpened,
         Self::LiveClosed,
         Self::LiveCounts,
@@ -52,6 +56,8 @@ impl EventKind {
         Self::StreamStarted,
         Self::StreamLost,
         Self::StreamEnded,
+        Self::RuleMade,
+        Self::RuleLifted,
         Self::AuditRecorded,
     ];
 
@@ -71,6 +77,8 @@ impl EventKind {
             Self::StreamStarted => "stream.started",
             Self::StreamLost => "stream.lost",
             Self::StreamEnded => "stream.ended",
+            Self::RuleMade => "rule.made",
+            Self::RuleLifted => "rule.lifted",
             Self::AuditRecorded => "audit.recorded",
         }
     }

@@ -285,6 +285,8 @@ metrics! {
     fanout_jobs: Gauge,
     /// Age of the oldest of these jobs, in seconds; 0 if there is none
     fanout_lag_seconds: Gauge,
+    /// Rules of moderation that this gateway knows: bans that last, moderators, revoked tokens
+    rules: Gauge,
     /// Users who are being erased, on all gateways
     erasures: Gauge,
     /// Age of the oldest of these erasures, in seconds; 0 if there is none
@@ -299,7 +301,7 @@ metrics! {
     media_callbacks: Family<MediaCallback, Counter>,
     /// Questions to media servers which sessions publish, by result
     media_polls: Family<OutcomeLabel, Counter>,
-    /// Removals, bans and lifted bans requested through this gateway, by kind
+    /// Removals, bans, lifted bans and other rules of moderation made through this gateway, by kind
     removals: Family<Why, Counter>,
     /// Calls that write the counts of a live into its record, by result
     figures_written: Family<OutcomeLabel, Counter>,

@@ -179,6 +179,9 @@ pub struct Config {
     /// How long a streamer may be gone before a live opened over the streamer's socket closes; 0: never
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration_or_never)]
     pub streamer_timeout: OrNever,
+    /// How long a moderator may ban a user from a streamer's lives at most
+    #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = duration(s(1)..=s(366 * 24 * 3600)))]
+    pub moderator_ban: Duration,
     /// Whether the store knows who has a socket, in a live or not, and when the others were last seen
     ///
     /// The same for all gateways.

@@ -19,6 +19,7 @@ pub mod feeds;
 pub mod friends;
 pub mod history;
 pub mod media;
+pub mod moderation;
 pub mod profiles;
 pub mod webhooks;
 pub(crate) mod wired;
@@ -54,6 +55,7 @@ pub trait WholeStore:
     + feeds::store::FeedStore
     + history::store::HistoryStore
     + media::store::MediaStore
+    + moderation::store::ModerationStore
     + profiles::store::ProfileStore
     + webhooks::store::WebhookStore
 {
@@ -84,6 +86,7 @@ impl AllFamilies for Keys {
             feeds::keys::FAMILIES,
             history::keys::FAMILIES,
             media::keys::FAMILIES,
+            moderation::keys::FAMILIES,
             profiles::keys::FAMILIES,
             webhooks::keys::FAMILIES,
         ]
@@ -98,6 +101,7 @@ impl AllErasers for Keys {
             erasure::core_keys::ERASERS,
             feeds::keys::ERASERS,
             media::keys::ERASERS,
+            moderation::keys::ERASERS,
             profiles::erasing::ERASERS,
         ]
         .concat()
@@ -144,6 +148,7 @@ pub(crate) fn all(
         friends::feature(),
         history::feature(core, clients.clone()),
         media::feature(core, store.clone(), clients.clone()),
+        moderation::feature(store.clone(), clients.clone()),
         profiles::feature(clients.clone()),
         webhooks::feature(store.clone(), clients.clone(), opened.webhooks),
     ]

@@ -16,6 +16,7 @@ use crate::edge::http::state::AppState;
 use crate::peers::core::Core;
 use crate::session::context::SessionContext;
 use crate::store::fans::FanSetupError;
+use crate::sync::events::api_events::ApiEvents;
 use crate::sync::features::{Feature, Features};
 use crate::sync::lives::Lives;
 
@@ -58,6 +59,8 @@ pub(crate) struct CoreParts {
     pub(crate) features: Features,
     /// `None` with `--auth off`.
     pub(crate) tokens: Option<Arc<Tokens>>,
+    /// For events that no record notes.
+    pub(crate) events: Arc<ApiEvents>,
 }
 
 /// What features add to a gateway.

@@ -60,7 +60,7 @@ pub struct Gateway {
     app: Arc<AppState>,
     publisher: Arc<Publisher>,
     fan_events: Option<Arc<FanEvents>>,
-    api_events: Option<Arc<ApiEvents>>,
+    api_events: Arc<ApiEvents>,
     addr: SocketAddr,
     admin_addr: Option<SocketAddr>,
     /// They stop in this order.
@@ -269,9 +269,8 @@ impl Gateway {
         if let Some(fan_events) = parts.fan_events {
             readers.run("fan events", |stop| fan_events.run(stop));
         }
-        if let Some(api_events) = parts.api_events {
-            readers.run("API events", |stop| api_events.run(stop));
-        }
+        let api_events = parts.api_events;
+        readers.run("API events", |stop| api_events.run(stop));
         for (name, begin) in parts.of_features {
             readers.run(name, begin);
         }
@@ -393,9 +392,7 @@ impl Gateway {
                 // The fans whom the last flush took out.
                 fan_events.write().await;
             }
-            if let Some(api_events) = &self.api_events {
-                api_events.write().await;
-            }
+            self.api_events.write().await;
             self.publisher.say_goodbye().await;
             self.app
                 .core

@@ -93,7 +93,7 @@ pub(crate) struct GatewayParts {
     /// `None` if fans are no events.
     pub(crate) fan_events: Option<Arc<FanEvents>>,
     /// `None` if neither follows nor calls of the API are events.
-    pub(crate) api_events: Option<Arc<ApiEvents>>,
+    pub(crate) api_events: Arc<ApiEvents>,
     pub(crate) of_features: Tasks,
     /// They stop with the listener.
     pub(crate) intake_of_features: Tasks,
@@ -153,8 +153,7 @@ pub(crate) fn wire(
     let fan_events = config
         .fan_events
         .then(|| Arc::new(FanEvents::new(core.clone(), queue())));
-    let api_events = (config.follow_events || config.audit_events)
-        .then(|| Arc::new(ApiEvents::new(core.clone(), queue())));
+    let api_events = Arc::new(ApiEvents::new(core.clone(), queue()));
 
     // lives
     let lives = Arc::new(Lives::new(LivesParts {
@@ -179,7 +178,7 @@ pub(crate) fn wire(
     let follows = Arc::new(FollowGraph {
         core: core.clone(),
         features: features.clone(),
-        events: api_events.clone().filter(|_| config.follow_events),
+        events: config.follow_events.then(|| api_events.clone()),
     });
 
     // the sets in the store
@@ -229,6 +228,7 @@ pub(crate) fn wire(
         sessions: sessions.clone(),
         features: features.clone(),
         tokens: tokens.clone(),
+        events: api_events.clone(),
     };
     let mut added = Added::default();
     for wired in wired {
@@ -254,7 +254,7 @@ pub(crate) fn wire(
             catch_up: catch_up.clone(),
             announcer: Announcer::new(core.store_for_clients.clone(), config.events_kept),
         },
-        audit: api_events.clone().filter(|_| config.audit_events),
+        audit: config.audit_events.then(|| api_events.clone()),
         sessions,
         presences,
         udp_addresses: added.udp_addresses,

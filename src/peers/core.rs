@@ -11,6 +11,7 @@ use crate::presence::absent_streamers::AbsentStreamers;
 use crate::presence::checks::Checks;
 use crate::presence::erasing::ErasingUsers;
 use crate::presence::gateways::Gateways;
+use crate::presence::rules::Rules;
 use crate::store::Store;
 
 /// The settings, the store, the clock, and the state that the tasks of a gateway share.
@@ -26,6 +27,8 @@ pub struct Core {
     pub absent_streamers: AbsentStreamers,
     /// The users who are being erased: nobody may be one of them.
     pub erasing: ErasingUsers,
+    /// Who is banned, who moderates, and whose tokens were revoked.
+    pub rules: Arc<Rules>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
 }
@@ -39,7 +42,9 @@ impl Core {
     ) -> Self {
         let clock = Clock::start();
         let gateways = Arc::new(Gateways::new(config.lease, config.lease_refresh));
-        let rooms = Arc::new(Rooms::new(config, gateways.own.clone(), clock));
+        let rules: Arc<Rules> = Arc::default();
+        let rooms = Rooms::new(config, gateways.own.clone(), rules.clone(), clock);
+        let rooms = Arc::new(rooms);
         Self {
             config: config.clone(),
             store_for_clients,
@@ -50,6 +55,7 @@ impl Core {
             gateways,
             absent_streamers: AbsentStreamers::default(),
             erasing: ErasingUsers::default(),
+            rules,
             metrics: metrics.clone(),
             clock,
         }

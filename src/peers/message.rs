@@ -57,6 +57,8 @@ pub enum PeerMessage {
     /// On the gateways' channel: these ids of sessions without a socket are over. The receiver ends
     /// its own part of them.
     SessionsEnded { sessions: Vec<EndedSession> },
+    /// On the gateways' channel: the rules of moderation changed. The receiver looks at the store.
+    Rules,
     /// A message of a type that this version does not know.
     #[serde(other)]
     Unknown,
@@ -185,6 +187,7 @@ mod tests {
             PeerMessage::Counts(counts.clone()),
             PeerMessage::Record,
             PeerMessage::Doubt,
+            PeerMessage::Rules,
             PeerMessage::FriendsAsked,
             PeerMessage::Moved {
                 users: vec![user.clone()],

@@ -101,6 +101,11 @@ impl PeerQueue {
         self.post(Channel::Gateways, message);
     }
 
+    /// Tells that the rules of moderation changed.
+    pub fn rules_changed(&self) {
+        self.post(Channel::Gateways, PeerMessage::Rules);
+    }
+
     fn post(&self, on: Channel, message: PeerMessage) {
         if self.messages.len() < MAX_MESSAGES {
             self.messages.push((on, message));

@@ -60,6 +60,7 @@ impl Subscriber {
                     }
                 }
                 Some(BusEvent::Ready(Channel::Gateways)) => {
+                    self.core.rules.want_look();
                     self.ended_sessions.note_missed();
                     self.core.rooms.recent_follows.clear();
                     self.core
@@ -79,6 +80,7 @@ impl Subscriber {
                 }
                 Some(BusEvent::Lost) => {
                     self.core.metrics.peer_messages_lost.inc();
+                    self.core.rules.want_look();
                     may_miss_ready = true;
                     for room in self.core.rooms.all() {
                         self.note_friends_asked(&room);
@@ -141,6 +143,7 @@ impl Subscriber {
                 self.core.rooms.check_fan_again(&user, &streamer);
                 self.core.rooms.follows_changed(&user);
             }
+            (Channel::Gateways, PeerMessage::Rules) => self.core.rules.want_look(),
             (Channel::Gateways, PeerMessage::Gone { lives, silent }) => {
                 self.core
                     .absent_streamers

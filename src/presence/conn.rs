@@ -42,6 +42,8 @@ impl Signals {
     pub(crate) const CROWDED_OUT: Self = Self(1 << 8);
     /// There is news of the friends in the live that this socket joined.
     pub(crate) const FRIENDS: Self = Self(1 << 9);
+    /// Whether the user moderates in the joined live may have changed.
+    pub(crate) const YOU: Self = Self(1 << 10);
 
     #[must_use]
     pub(crate) const fn and(self, other: Self) -> Self {
@@ -131,6 +133,12 @@ impl Conn {
     pub(crate) fn hold_token(&self, claims: Arc<TokenClaims>, expires_at: Moment) {
         self.claims.store(Some(claims));
         self.expires_at.store(expires_at);
+    }
+
+    /// Ends the token at once: it was revoked.
+    pub(crate) fn expire(&self, now: Moment) {
+        self.expires_at.store(now);
+        self.signal(Signals::EXPIRED);
     }
 
     /// The claims of the newest token; `None` with `--auth off`.

@@ -37,6 +37,7 @@ pub(crate) mod room_info;
 mod room_peaks;
 pub(crate) mod room_stream;
 pub(crate) mod rooms;
+pub mod rules;
 mod seating;
 mod seats;
 mod sign_ins;

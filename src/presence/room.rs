@@ -29,6 +29,7 @@ use super::own_lease::OwnLease;
 use super::pushed_counts::PushedCounts;
 use super::room_info::RoomInfo;
 use super::room_stream::{RoomStream, ShownStream};
+use super::rules::{Rules, RunningBan};
 use super::sign_ins::SignIns;
 use super::slice::Slice;
 use super::throttle::Shown;
@@ -61,12 +62,14 @@ pub enum Interest {
 pub struct Ended;
 
 /// Why a socket gets no seat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoSeat {
     /// See [`Ended`].
     Ended,
     /// A moderator removed the user, who may not come back for this long.
     Banned(Duration),
+    /// A ban of the platform or of the streamer runs.
+    KeptOut(RunningBan),
     /// Too many users join the live at once.
     Crowded,
 }
@@ -78,6 +81,8 @@ pub struct RoomTerms {
     /// Whether the gateway counts different users.
     pub uniques: bool,
     pub own: Arc<OwnLease>,
+    /// Who is banned, who moderates.
+    pub rules: Arc<Rules>,
     pub clock: Clock,
     /// How long a live that a stream opened outlives it.
     pub stream_grace: Duration,
@@ -115,6 +120,7 @@ pub struct Room {
     stream_grace: Duration,
     /// Whether the gateway counts different users.
     pub uniques: bool,
+    pub rules: Arc<Rules>,
 }
 
 impl Room {
@@ -138,6 +144,7 @@ impl Room {
             stream: RoomStream::new(record.stream),
             stream_grace: terms.stream_grace,
             uniques: terms.uniques,
+            rules: terms.rules,
             record,
         }
     }

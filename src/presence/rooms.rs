@@ -15,6 +15,7 @@ use super::own_lease::OwnLease;
 use super::platform::Platform;
 use super::queue::Queue;
 use super::room::{Room, RoomTerms};
+use super::rules::Rules;
 use super::slice_ref::SliceRef;
 use crate::base::clock::{Clock, Moment};
 use crate::base::ids::{LiveId, UserId};
@@ -73,7 +74,7 @@ pub enum Installed {
 }
 
 impl Rooms {
-    pub fn new(config: &Config, own: Arc<OwnLease>, clock: Clock) -> Self {
+    pub fn new(config: &Config, own: Arc<OwnLease>, rules: Arc<Rules>, clock: Clock) -> Self {
         let now = clock.now();
         let users = if config.track_online {
             Some(Arc::new(Platform::of_users(now)))
@@ -89,6 +90,7 @@ impl Rooms {
                 fan_source: config.fan_source,
                 uniques: config.uniques,
                 own,
+                rules,
                 clock,
                 stream_grace: config.stream_grace,
             },
@@ -570,7 +572,12 @@ mod tests {
     use crate::testing::{self, open_record};
 
     fn rooms() -> Rooms {
-        Rooms::new(&Config::default(), Arc::default(), Clock::start())
+        Rooms::new(
+            &Config::default(),
+            Arc::default(),
+            Arc::default(),
+            Clock::start(),
+        )
     }
 
     fn install(rooms: &Rooms, record: LiveRecord) -> Arc<Room> {

@@ -35,7 +35,7 @@ impl Room {
     /// `rate`.
     ///
     /// # Errors
-    /// If the room has ended or is being evicted, the user is banned, or too many join at once.
+    /// If the room has ended or is being evicted, the user is banned from it or by a rule, or too many join at once.
     pub(crate) fn join(
         &self,
         conn: &Arc<Conn>,
@@ -53,6 +53,9 @@ impl Room {
         // Under the lock too: a removal notes the ban before `remove_user` takes the lock.
         if let Some(left) = self.seats.bans.remaining(user, now) {
             return Err(NoSeat::Banned(left));
+        }
+        if let Some(ban) = self.rules.ban_by(&self.record.streamer, user, now) {
+            return Err(NoSeat::KeptOut(ban));
         }
         if !self.seats.admit(rate, now) {
             return Err(NoSeat::Crowded);

@@ -10,6 +10,8 @@ mod friend_messages;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
 use crate::auth::claims::TokenClaims;
 use crate::auth::permissions::{Action, Caller, permission};
 use crate::base::clock::Moment;
@@ -21,6 +23,7 @@ use crate::presence::room::{Ended, Interest};
 use crate::presence::{Away, Fan, Member, NoSeat, Room};
 use crate::session::close_codes::Close;
 use crate::session::context::SessionContext;
+use crate::session::messages::{ServerMessage, UserRights};
 use crate::store::{Figures, LiveRecord};
 
 struct Listening {
@@ -69,6 +72,8 @@ pub(super) struct Memberships {
     is_new: bool,
     /// Whether the counts of the joined live that were sent last were those for a newcomer.
     told_as_new: bool,
+    /// Whether the client was told that its user moderates in the joined live.
+    told_moderator: bool,
     listening: Vec<Listening>,
     /// The `seq` of the last counts message that was made for this socket alone. All lives share
     /// it, so that the `seq` of a live grows even if the client stops watching and starts again.
@@ -88,6 +93,7 @@ impl Memberships {
             asks_friends: false,
             is_new: false,
             told_as_new: false,
+            told_moderator: false,
             listening: Vec::new(),
             seq: 0,
             ended: None,
@@ -175,6 +181,34 @@ impl Memberships {
         self.is_new
     }
 
+    /// What the user may do in the joined live, which the client is told now; `None` if nothing but
+    /// watch it.
+    pub(super) fn you_now(&mut self) -> Option<UserRights> {
+        self.told_moderator = self.moderates();
+        self.told_moderator
+            .then_some(UserRights { moderator: true })
+    }
+
+    /// The message that tells the client what its user may do, if that changed.
+    pub(super) fn new_you(&mut self) -> Option<Utf8Bytes> {
+        let moderator = self.moderates();
+        if moderator == self.told_moderator {
+            return None;
+        }
+        self.told_moderator = moderator;
+        let live_id = &self.seat.as_ref()?.room.record.live;
+        Some(ServerMessage::You { live_id, moderator }.text(None))
+    }
+
+    fn moderates(&self) -> bool {
+        match &self.seat {
+            Some(JoinedLive { room, .. }) => room
+                .rules
+                .is_moderator(&room.record.streamer, &self.conn.identity.user),
+            None => false,
+        }
+    }
+
     /// Whether the session takes part in no live at all.
     pub(super) fn is_in_no_live(&self) -> bool {
         self.seat.is_none() && self.listening.is_empty()
@@ -237,6 +271,7 @@ impl Memberships {
         });
         self.is_new = true;
         self.told_as_new = false;
+        self.told_moderator = false;
         // After `leave`, which must still find the old seat as it was: away or not.
         self.look_away(Away::Back);
         if self.conn.identity.counted {

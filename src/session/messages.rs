@@ -22,6 +22,7 @@ use crate::presence::figures::Figures;
 use crate::presence::figures::Quality;
 use crate::presence::room_info::KnownInfo;
 use crate::presence::room_stream::ShownStream;
+use crate::presence::rules::RunningBan;
 use crate::presence::{Away, Fan};
 use crate::store::{CloseReason, Info, LiveRecord};
 
@@ -136,6 +137,8 @@ impl ErrorCode {
 pub(crate) struct Refusal {
     pub(crate) code: ErrorCode,
     pub(crate) message: String,
+    /// The ban of the platform or of the streamer that keeps the user out.
+    pub(crate) ban: Option<Box<RunningBan>>,
 }
 
 impl Refusal {
@@ -143,6 +146,15 @@ impl Refusal {
         Self {
             code,
             message: message.into(),
+            ban: None,
+        }
+    }
+
+    /// A ban of the platform or of the streamer keeps the user out.
+    pub(crate) fn kept_out(ban: RunningBan) -> Self {
+        Self {
+            ban: Some(Box::new(ban.clone())),
+            ..Self::new(ErrorCode::Banned, ban.to_string())
         }
     }
 }
@@ -365,6 +377,10 @@ pub(crate) enum ServerMessage<'a> {
         fans: u64,
         /// The guests among the viewers.
         guests: u64,
+        /// What the user may do in the live beside watching it; absent if nothing.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = UserRights, required = false)]
+        you: Option<UserRights>,
         #[serde(flatten)]
         #[schema(inline, value_type = InfoTold<'a>)]
         told: Option<InfoTold<'a>>,
@@ -453,6 +469,15 @@ pub(crate) enum ServerMessage<'a> {
         /// Whether there may be more: the user follows very many.
         partial: bool,
     },
+    /// What the user may do in the joined live has changed
+    ///
+    /// The streamer or a back end made the user a moderator, or no moderator any more.
+    #[schema(example = json!({"type": "you", "live_id": "42", "moderator": true}))]
+    You {
+        live_id: &'a LiveId,
+        /// Whether the user moderates in the lives of the streamer.
+        moderator: bool,
+    },
     /// The live is open
     ///
     /// The answer to `open`.
@@ -530,12 +555,43 @@ pub(crate) enum ServerMessage<'a> {
         code: &'static str,
         /// For people.
         message: &'a str,
+        #[serde(flatten)]
+        #[schema(inline, value_type = BanTold)]
+        ban: Option<BanTold>,
     },
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it so")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+/// What a user may do in a live beside watching it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct UserRights {
+    /// Whether the user moderates in the lives of the streamer.
+    pub(crate) moderator: bool,
+}
+
+/// The ban of the platform or of the streamer that is why a request is refused.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct BanTold {
+    /// When the ban ends, in Unix milliseconds; null if it has no end. Absent unless such a ban is
+    /// why the request is refused.
+    #[schema(required = false)]
+    ban_ends_at: Option<UnixMillis>,
+    /// Why the user is banned; null if nobody said so. Absent as `ban_ends_at` is.
+    #[schema(required = false)]
+    ban_reason: Option<String>,
+}
+
+impl BanTold {
+    pub(crate) fn of(ban: &RunningBan) -> Self {
+        Self {
+            ban_ends_at: ban.until,
+            ban_reason: ban.reason.clone(),
+        }
+    }
 }
 
 /// Figures for a dashboard.

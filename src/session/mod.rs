@@ -161,7 +161,7 @@ pub(crate) fn run<S: Transport>(
     let memberships = Memberships::new(context.clone(), conn.clone());
     memberships.count_for_user();
     context.reaper.admit(&conn);
-    context.refuse_erased(&conn);
+    context.refuse_unwelcome(&conn);
     if context.is_draining() {
         // The drain may have signalled all open sockets just before this one was admitted.
         conn.signal(Signals::STOP);
@@ -248,6 +248,7 @@ impl<S: Transport> Session<S> {
             .and(Signals::ENDED)
             .and(Signals::COUNTS)
             .and(Signals::FRIENDS)
+            .and(Signals::YOU)
             .and(Signals::PING)
             .and(Signals::MOVE);
         let conn = &self.memberships.conn;
@@ -377,6 +378,11 @@ impl<S: Transport> Session<S> {
             for message in self.memberships.new_counts() {
                 self.put(Some(Message::Text(message))).await?;
             }
+        }
+        if signals.has(Signals::YOU)
+            && let Some(message) = self.memberships.new_you()
+        {
+            self.put(Some(Message::Text(message))).await?;
         }
         if signals.has(Signals::FRIENDS)
             && let Some(message) = self.memberships.new_friends()

@@ -8,6 +8,7 @@ use super::Session;
 use super::joining;
 use super::requests::{RequestResult, forbidden};
 use super::socket::Transport;
+use crate::auth::tokens::TokenError;
 use crate::base::identity::Role;
 use crate::base::secret::Secret;
 use crate::session::messages::{ErrorCode, Refusal, RequestId, ServerMessage};
@@ -27,6 +28,10 @@ impl<S: Transport> Session<S> {
                 return Err(Refusal::new(ErrorCode::Forbidden, why.to_string()).into());
             }
         };
+        if self.context.is_revoked(&claims) {
+            let why = TokenError::Revoked.to_string();
+            return Err(Refusal::new(ErrorCode::Forbidden, why).into());
+        }
         let conn = &self.memberships.conn;
         let signs_in = conn.identity.user.is_guest() && !claims.user.is_guest();
         if claims.user != conn.identity.user && !signs_in {

@@ -16,7 +16,7 @@ use crate::presence::room::Interest;
 use crate::presence::user_budgets::Cost;
 use crate::session::close_codes::Close;
 use crate::session::messages::{
-    ClientMessage, ErrorCode, InfoTold, JoinRequest, Refusal, RequestId, ServerMessage,
+    BanTold, ClientMessage, ErrorCode, InfoTold, JoinRequest, Refusal, RequestId, ServerMessage,
 };
 use crate::store::{CloseReason, OpenedBy, Terms};
 use crate::sync::lives::{LiveError, OpenRequest};
@@ -49,6 +49,7 @@ impl From<LiveError> for RequestError {
 impl From<LiveError> for Refusal {
     fn from(why: LiveError) -> Self {
         let code = match why {
+            LiveError::Banned(ban) => return Self::kept_out(ban),
             LiveError::NotOpen(_) | LiveError::NeverOpened(_) => ErrorCode::LiveNotOpen,
             LiveError::Owned(_) => ErrorCode::LiveOwned,
             LiveError::NotByStreamers | LiveError::Erased(_) => ErrorCode::Forbidden,
@@ -112,6 +113,7 @@ impl<S: Transport> Session<S> {
                     &ServerMessage::Error {
                         code,
                         message: &refusal.message,
+                        ban: refusal.ban.as_deref().map(BanTold::of),
                     },
                     id,
                 )
@@ -121,6 +123,7 @@ impl<S: Transport> Session<S> {
     }
 
     async fn join(&mut self, wish: &JoinRequest, id: Option<&RequestId>) -> RequestResult {
+        joining::know_rules(&self.context).await?;
         joining::check(&self.context, &self.memberships, wish)?;
         for _ in 0..joining::TRIES {
             let room = self.context.lives.find(&wish.live).await?;
@@ -147,6 +150,7 @@ impl<S: Transport> Session<S> {
             viewers: figures.viewers,
             fans: figures.fans,
             guests: figures.guests,
+            you: self.memberships.you_now(),
             told: info.as_ref().map(InfoTold::of),
         };
         self.send(&message, id).await
@@ -204,6 +208,7 @@ impl<S: Transport> Session<S> {
         id: Option<&RequestId>,
     ) -> RequestResult {
         self.refuse_early(Action::Open, "viewers cannot open lives", &live)?;
+        joining::know_rules(&self.context).await?;
         let user = &self.memberships.conn.identity.user;
         let for_all = self.permission(Action::Open) == Permission::Yes;
         let (streamer, by) = match streamer {

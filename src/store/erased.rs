@@ -38,7 +38,7 @@ pub enum PersonalData {
     Attendance,
     /// Stays in lives with attendance.
     Sessions,
-    /// Removals from open lives, and bans.
+    /// Removals from open lives, bans, and the other rules of moderation.
     Bans,
     /// Records of lives that the user owned, with all that was kept of them.
     Lives,

@@ -74,6 +74,8 @@ impl Happened {
             | EventKind::FanLeft
             | EventKind::UserFollowed
             | EventKind::UserUnfollowed
+            | EventKind::RuleMade
+            | EventKind::RuleLifted
             | EventKind::AuditRecorded => return None,
         };
         if words.next().is_some() {

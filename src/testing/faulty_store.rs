@@ -80,6 +80,11 @@ impl FaultyStore {
         }
     }
 
+    /// The store behind the faults.
+    pub(crate) fn memory(&self) -> &MemoryStore {
+        &self.inner
+    }
+
     /// From now on every call fails.
     pub(crate) fn breaks(&self) {
         self.broken.store(true, Ordering::SeqCst);

@@ -43,6 +43,7 @@ mod passes;
 mod profiles;
 mod rebuilds;
 mod removals;
+mod rules;
 mod session_ends;
 mod sessions;
 mod setups;
@@ -110,6 +111,7 @@ pub async fn on_cluster(cluster: &mut Cluster) {
     profiles::on_cluster(cluster).await;
     rebuilds::on_cluster(cluster).await;
     removals::on_cluster(cluster).await;
+    rules::on_cluster(cluster).await;
     session_ends::on_cluster(cluster).await;
     sessions::on_cluster(cluster).await;
     shared_secrets::on_cluster(cluster).await;

@@ -80,6 +80,8 @@ export interface Joined extends Info, Answer {
   fans: number;
   /** Guests among the viewers. */
   guests: number;
+  /** What the user may do in the live beside watching it. */
+  you?: { moderator: boolean };
 }
 
 export interface HeartbeatAck extends Info, Answer {
@@ -142,6 +144,13 @@ export interface Friends {
   partial: boolean;
 }
 
+/** What the user may do in the live has changed. */
+export interface You {
+  type: "you";
+  live_id: string;
+  moderator: boolean;
+}
+
 export interface Left extends Answer {
   type: "left";
   live_id: string;
@@ -179,6 +188,9 @@ export interface ErrorMessage extends Answer {
   live_id?: string;
   /** When another try may succeed, if a gateway said so over HTTP. */
   retry_after_ms?: number;
+  /** Of a ban of the streamer or of the platform: its end in Unix milliseconds, and why. */
+  ban_ends_at?: number | null;
+  ban_reason?: string | null;
 }
 
 export interface Events {
@@ -188,6 +200,7 @@ export interface Events {
   heartbeat_ack: HeartbeatAck;
   counts: Counts;
   friends: Friends;
+  you: You;
   closed: Closed;
   left: Left;
   unwatched: Unwatched;

@@ -20,7 +20,7 @@ use crate::session::messages::ServerMessage;
 const HEAD: &str = include_str!("asyncapi.json");
 
 /// The messages of the gateway that answer no request, so that they have no `id`.
-const UNASKED: [&str; 3] = ["welcome", "friends", "reconnect"];
+const UNASKED: [&str; 4] = ["welcome", "friends", "you", "reconnect"];
 
 /// The messages of clients. `session/messages.rs` reads them; here is only their description.
 #[derive(ToSchema)]

@@ -18,7 +18,7 @@ use super::rate_limits::Payer;
 use super::state::AppState;
 use crate::auth::claims::TokenClaims;
 use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
-use crate::auth::tokens::Tokens;
+use crate::auth::tokens::{TokenError, Tokens};
 use crate::base::actor::Actor;
 use crate::base::ids::{LiveId, UserId};
 use crate::edge::credentials::{AuthError, bearer, token_in_query};
@@ -68,6 +68,11 @@ pub(crate) struct Bearer(pub(crate) Arc<TokenClaims>);
 /// extensions.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnLive(pub(crate) LiveRecord);
+
+/// The caller acts as a moderator of the streamer, and may do less than the streamer. The handler
+/// reads it from the request's extensions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AsModerator;
 
 pub(crate) async fn authorize(
     State(guard): State<Guard>,
@@ -122,7 +127,7 @@ impl Guard {
             parts.extensions.insert(key);
             return match may {
                 Permission::No => Err(why_not(self.action)),
-                Permission::OwnLives | Permission::Yes => Ok(()),
+                _ => Ok(()),
             };
         }
         let claims = match self.verify(tokens, presented).await {
@@ -184,7 +189,15 @@ impl Guard {
                 "this port knows no such API key, and it is no token",
             ));
         }
-        Ok(tokens.verify(presented).await.map_err(AuthError::from)?)
+        let claims = tokens.verify(presented).await.map_err(AuthError::from)?;
+        if !self.state.sessions.know_rules().await {
+            let detail = "the gateway does not know yet which tokens were revoked; try again";
+            return Err(Problem::new(ProblemKind::StoreUnavailable, detail));
+        }
+        if self.state.sessions.is_revoked(&claims) {
+            return Err(AuthError::Token(TokenError::Revoked).into());
+        }
+        Ok(claims)
     }
 
     async fn admit_token(
@@ -196,7 +209,8 @@ impl Guard {
             return Err(forbidden("a guest may not do this: it needs an account"));
         }
         let may = permission(Caller::Role(claims.role), self.action);
-        if may == Permission::No {
+        let moderates = may != Permission::Moderated || self.state.core.rules.has_moderators();
+        if may == Permission::No || !moderates {
             let detail = format!("the role {} may not do this", claims.role.as_str());
             return Err(Problem::new(ProblemKind::Forbidden, detail));
         }
@@ -215,12 +229,14 @@ impl Guard {
         if may == Permission::Yes {
             return Ok(());
         }
-        self.admit_streamer(claims, live, parts).await
+        self.admit_streamer(may, claims, live, parts).await
     }
 
-    /// Admits a streamer to a route that acts on the streamer's own lives.
+    /// Admits a streamer to a route that acts on the streamer's own lives, and a moderator to one
+    /// that is for moderators, too.
     async fn admit_streamer(
         &self,
+        may: Permission,
         claims: &Arc<TokenClaims>,
         live: Option<LiveId>,
         parts: &mut Parts,
@@ -233,19 +249,45 @@ impl Guard {
         if let Some(live) = live {
             let store = self.state.core.store_for_clients.as_ref();
             let record = known_record(store, &self.state.core.rooms, &live).await?;
-            if record.streamer != claims.user {
+            if !self.may_act_for(may, &record.streamer, claims, parts).await {
                 return Err(forbidden("the live belongs to another streamer"));
             }
             parts.extensions.insert(OwnLive(record));
             return Ok(());
         }
-        if self.action == Action::ReadPastLives {
-            let streamer = in_path(parts, "streamer_id").await?;
-            if streamer.as_deref() == Some(claims.user.as_str()) {
+        if let Some(streamer) = in_path(parts, "streamer_id").await? {
+            let streamer = UserId::parse(&streamer)?;
+            if self.may_act_for(may, &streamer, claims, parts).await {
                 return Ok(());
             }
         }
         Err(forbidden("a streamer may do this to their own lives only"))
+    }
+
+    /// Whether the caller is the streamer, or one of the streamer's moderators where these may do it.
+    /// Notes that a moderator acts.
+    async fn may_act_for(
+        &self,
+        may: Permission,
+        streamer: &UserId,
+        claims: &TokenClaims,
+        parts: &mut Parts,
+    ) -> bool {
+        if may.covers(&claims.user, streamer) {
+            return true;
+        }
+        if !may.is_for_moderators() || !self.state.sessions.know_rules().await {
+            return false;
+        }
+        let rules = &self.state.core.rules;
+        let is_banned = rules
+            .ban_by(streamer, &claims.user, self.state.core.clock.now())
+            .is_some();
+        if is_banned || !rules.is_moderator(streamer, &claims.user) {
+            return false;
+        }
+        parts.extensions.insert(AsModerator);
+        true
     }
 }
 

@@ -8,11 +8,12 @@ use axum::http::request::Parts;
 use serde::Deserialize;
 
 use crate::auth::claims::TokenClaims;
-use crate::base::identity::Identity;
+use crate::auth::tokens::TokenError;
+use crate::base::identity::{Identity, Role};
 use crate::base::keyed_permits::KeyedPermit;
 use crate::edge::admission::queue;
 use crate::edge::client_address::ClientAddress;
-use crate::edge::credentials::authenticate;
+use crate::edge::credentials::{AuthError, authenticate};
 use crate::edge::fields::from_query;
 use crate::edge::http::bill;
 use crate::edge::http::browsers::{self, RequestOrigin};
@@ -89,6 +90,13 @@ impl SocketCandidate {
             });
         }
         check_draining(state)?;
+        if !state.sessions.know_rules().await {
+            return Err(SocketRefusal::new(
+                "rules_unknown",
+                ProblemKind::StoreUnavailable,
+                "the gateway does not know yet who is banned; try again",
+            ));
+        }
         let (identity, claims) = identify(state, parts).await?;
         if state.core.erasing.contains(&identity.user) {
             let detail = "this user is being erased; come back when that has ended, as a new user";
@@ -97,6 +105,15 @@ impl SocketCandidate {
                 ProblemKind::BeingErased,
                 detail,
             ));
+        }
+        let ban = state.core.rules.ban(&identity.user, state.core.clock.now());
+        if let Some(ban) = ban
+            && identity.role != Role::Service
+        {
+            return Err(SocketRefusal {
+                why: "banned",
+                problem: Problem::banned(ban),
+            });
         }
         let first: FirstRequests = from_query(&parts.uri).map_err(|error| SocketRefusal {
             why: "bad_query",
@@ -136,7 +153,14 @@ async fn identify(
         None
     };
     let bill = bill::of(&parts.extensions);
-    match authenticate(state.tokens.as_deref(), parts).await {
+    let authenticated = authenticate(state.tokens.as_deref(), parts).await;
+    let authenticated = match authenticated {
+        Ok((_, Some(claims))) if state.sessions.is_revoked(&claims) => {
+            Err(AuthError::Token(TokenError::Revoked))
+        }
+        authenticated => authenticated,
+    };
+    match authenticated {
         Ok((identity, claims)) => {
             // One user's token must not take the whole rate of handshakes.
             let user = claims

@@ -42,7 +42,7 @@ pub(crate) struct Alive {
 pub(crate) struct Readiness {
     /// True with 200, false with 503.
     ready: bool,
-    /// What is wrong: `store_unavailable`, `no_lease`, `draining`. Empty when ready, unless the
+    /// What is wrong: `store_unavailable`, `no_lease`, `rules_unknown`, `draining`. Empty when ready, unless the
     /// store is ignored.
     #[schema(example = json!(["draining"]))]
     wrong: Vec<&'static str>,
@@ -108,6 +108,9 @@ pub(crate) async fn readyz(
     if matches!(lease, LeaseState::NoneUnderThisId | LeaseState::NeverAny) {
         wrong.push("no_lease");
     }
+    if !state.core.rules.are_known() {
+        wrong.push("rules_unknown");
+    }
     let draining = state.sessions.is_draining();
     if draining {
         wrong.push(ProblemKind::Draining.code());
@@ -116,7 +119,9 @@ pub(crate) async fn readyz(
         None => wrong.is_empty(),
         // A gateway that never gets its first lease may have wrong settings. An orchestrator must
         // not roll these settings out any further.
-        Some(StoreMatters::Ignore) => !draining && lease != LeaseState::NeverAny,
+        Some(StoreMatters::Ignore) => {
+            !draining && lease != LeaseState::NeverAny && state.core.rules.are_known()
+        }
     };
     let status = if ready {
         StatusCode::OK

@@ -54,6 +54,8 @@ pub(crate) enum Listing {
     PastLives,
     /// Attempts to send events to a webhook.
     Deliveries,
+    /// Bans of the platform or of a streamer, or moderators.
+    Rules,
 }
 
 impl Listing {
@@ -91,6 +93,7 @@ impl Listing {
             Self::Attendance => ("w", &[NUMBER, SLICE, USER]),
             Self::PastLives => ("c", &[NUMBER, LIVE, NUMBER]),
             Self::Deliveries => ("y", &[NUMBER, NUMBER]),
+            Self::Rules => ("x", &[USER]),
         }
     }
 

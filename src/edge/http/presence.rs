@@ -148,7 +148,10 @@ impl From<Refusal> for Problem {
             ErrorCode::StoreUnavailable => ProblemKind::StoreUnavailable,
             ErrorCode::NotAvailable => ProblemKind::NotKept,
         };
-        let problem = Self::new(kind, refusal.message);
+        let problem = match refusal.ban {
+            Some(ban) => Self::banned(*ban),
+            None => Self::new(kind, refusal.message),
+        };
         match kind {
             ProblemKind::RateLimited => problem.retry_after(RETRY_AFTER),
             _ => problem,

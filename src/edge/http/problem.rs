@@ -22,6 +22,8 @@ use super::request_id::HttpRequestId;
 use crate::base::ids::InvalidId;
 use crate::edge::credentials::AuthError;
 use crate::edge::fields::{FieldError, FieldFault, FieldPlace};
+use crate::presence::rules::RunningBan;
+use crate::session::messages::BanTold;
 use crate::store::StoreError;
 use crate::sync::lives::LiveError;
 use crate::sync::removals::RemoveError;
@@ -81,8 +83,8 @@ kinds! {
     ForbiddenOrigin = FORBIDDEN "forbidden_origin" "The web origin is not allowed",
     /// A moderator removed the user from the live; the session is over.
     Removed = FORBIDDEN "removed" "The user was removed from the live",
-    /// A moderator removed the user from the live, and the ban still runs.
-    Banned = FORBIDDEN "banned" "The user is banned from the live",
+    /// From the live, from all lives of its streamer, or from the platform, and the ban still runs.
+    Banned = FORBIDDEN "banned" "The user is banned",
     NotFound = NOT_FOUND "not_found" "Nothing is here",
     /// The live was never opened, or its record has expired.
     LiveNotFound = NOT_FOUND "live_not_found" "The live was never opened",
@@ -108,7 +110,8 @@ kinds! {
     /// The same caller sent another request with it within a day.
     IdempotencyKeyReused = CONFLICT "idempotency_key_reused" "The Idempotency-Key came with another request",
     SelfFollow = CONFLICT "self_follow" "Nobody follows themselves",
-    TooManyBans = CONFLICT "too_many_bans" "The live has too many bans",
+    /// The live has as many as it may have, or the streamer has, of bans or of moderators.
+    TooManyBans = CONFLICT "too_many_bans" "There are too many bans",
     ListFull = CONFLICT "list_full" "The list has too many members",
     /// The erasure of the user runs; until it has ended, nothing about the user changes.
     BeingErased = CONFLICT "being_erased" "The user is being erased",
@@ -182,6 +185,8 @@ pub(crate) struct Problem {
     detail: Cow<'static, str>,
     /// The place in the request that is wrong, if there is exactly one.
     place: Option<FieldPlace>,
+    /// The ban of the platform or of the streamer that is why.
+    ban: Option<Box<RunningBan>>,
 }
 
 /// An RFC 9457 problem document.
@@ -211,6 +216,9 @@ pub(crate) struct ProblemBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false, example = "limit")]
     parameter: Option<String>,
+    #[serde(flatten)]
+    #[schema(inline, value_type = BanTold)]
+    ban: Option<BanTold>,
     /// The request that was refused, as in the header `x-request-id`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false, example = "6f1c3c9e94a54f0e9ad5a7b3c2f1e001")]
@@ -235,6 +243,15 @@ impl Problem {
             retry_after: None,
             detail: detail.into(),
             place: None,
+            ban: None,
+        }
+    }
+
+    /// A ban of the platform or of the streamer keeps the user out.
+    pub(crate) fn banned(ban: RunningBan) -> Self {
+        Self {
+            ban: Some(Box::new(ban.clone())),
+            ..Self::new(ProblemKind::Banned, ban.to_string())
         }
     }
 
@@ -270,10 +287,8 @@ impl Problem {
     /// clients need its slot.
     pub(crate) fn later(kind: ProblemKind, seconds: u64, detail: &'static str) -> Self {
         Self {
-            kind,
             retry_after: Some(seconds),
-            detail: detail.into(),
-            place: None,
+            ..Self::new(kind, detail)
         }
     }
 
@@ -308,6 +323,7 @@ impl Problem {
             kind,
             detail,
             place,
+            ban,
             ..
         } = self;
         let body = ProblemBody {
@@ -324,6 +340,7 @@ impl Problem {
                 Some(FieldPlace::Query(name)) => Some(name.clone()),
                 _ => None,
             },
+            ban: ban.as_deref().map(BanTold::of),
             request_id: request.map(ToString::to_string),
         };
         serde_json::to_string(&body).unwrap_or_default()
@@ -372,6 +389,7 @@ impl From<LiveError> for Problem {
             LiveError::NotOpen(_) => ProblemKind::LiveNotOpen,
             LiveError::NeverOpened(_) => ProblemKind::LiveNotFound,
             LiveError::Owned(_) => ProblemKind::LiveOwned,
+            LiveError::Banned(ban) => return Self::banned(ban),
             LiveError::Erased(_) => ProblemKind::BeingErased,
             LiveError::NotByStreamers => ProblemKind::Forbidden,
             LiveError::TooMany(_) | LiveError::TooFast(_) => ProblemKind::RateLimited,

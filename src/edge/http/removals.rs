@@ -10,7 +10,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::authorization::{CalledBy, OwnLive};
+use super::authorization::{AsModerator, CalledBy, OwnLive};
 use super::bounded::Within;
 use super::paging::{Listing, Page, Paging, ask_for, paging_query};
 use super::problem::{Problem, ProblemKind, refusals};
@@ -131,6 +131,7 @@ pub(crate) async fn remove(
     State(state): State<Arc<AppState>>,
     InPath((live_id, user_id)): InPath<(LiveId, UserId)>,
     own: Option<Extension<OwnLive>>,
+    moderator: Option<Extension<AsModerator>>,
     CalledBy(by): CalledBy,
     MaybeObject(body): MaybeObject<RemoveUserBody>,
 ) -> Result<Json<RemovedUser>, Problem> {
@@ -138,6 +139,9 @@ pub(crate) async fn remove(
         Some(seconds) if seconds.0 > 0 => Some(Duration::from_secs(seconds.0)),
         _ => None,
     };
+    if let (Some(_), Some(Extension(OwnLive(record)))) = (moderator, &own) {
+        check_moderator(&state, record, &user_id, ban)?;
+    }
     let removed = carry_out(state, live_id.clone(), user_id.clone(), own, by, ban).await?;
     Ok(Json(RemovedUser {
         live_id,
@@ -145,6 +149,23 @@ pub(crate) async fn remove(
         user_id,
         ban_ends_at: removed.ban_ends_at,
     }))
+}
+
+/// Refuses what a moderator may not do in a live.
+fn check_moderator(
+    state: &AppState,
+    record: &LiveRecord,
+    user: &UserId,
+    ban: Option<Duration>,
+) -> Result<(), Problem> {
+    let why = if ban.is_some() {
+        "a moderator bans with PUT /v1/streamers/{streamer_id}/bans/{user_id}"
+    } else if state.core.rules.is_moderator(&record.streamer, user) {
+        "a moderator cannot remove another moderator"
+    } else {
+        return Ok(());
+    };
+    Err(Problem::new(ProblemKind::Forbidden, why))
 }
 
 /// Removes a user, and bans the user for so long if it is given.

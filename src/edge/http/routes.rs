@@ -141,7 +141,7 @@ impl Routes {
             .only_for(Action::ReadLive, routes!(viewers::list))
             .only_for(Action::ReadLive, routes!(fans::list))
             .only_for(Action::ReadLive, routes!(fans::presence))
-            .only_for(Action::Moderate, routes!(removals::remove))
+            .only_for(Action::RemoveViewer, routes!(removals::remove))
             .only_for(Action::Moderate, routes!(removals::ban, removals::lift))
             .only_for(Action::ListBans, routes!(removals::list))
             .only_for(Action::Follow, routes!(follows::follow, follows::unfollow))

@@ -31,6 +31,7 @@ async fn datagrams_are_offered_where_a_hello_has_room_for_the_ticket() {
             role: identity.role,
             counted: true,
             expires_at: app.core.clock.unix() + 60_000,
+            issued_at: None,
             lives: None,
             fan_of: Some((0..follows).map(streamer).collect()),
         };

@@ -117,7 +117,7 @@ pub(crate) fn json_names(text: &str, user: &UserId) -> bool {
 
 /// Fields whose texts name no user: a live may have the id of a user, a user the name of a role, and
 /// people write what they like.
-const NO_USERS: [&str; 12] = [
+const NO_USERS: [&str; 13] = [
     "action",
     "asked",
     "gateway_id",
@@ -127,19 +127,21 @@ const NO_USERS: [&str; 12] = [
     "name",
     "reason",
     "role",
+    "rule",
     "text",
     "title",
     "type",
 ];
 
 /// What stands before a user's id in a path.
-const BEFORE_USERS: [&str; 6] = [
+const BEFORE_USERS: [&str; 7] = [
     "users",
     "following",
     "followers",
     "viewers",
     "bans",
     "streamers",
+    "moderators",
 ];
 
 /// Whether a string in it is the id, a status or a path with the id in it, or JSON that names the

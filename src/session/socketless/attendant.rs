@@ -33,7 +33,10 @@ const URGENT: Signals = Signals::STOP
     .and(Signals::PING);
 
 /// The signals that bring a client news.
-pub(super) const NEWS: Signals = Signals::ENDED.and(Signals::COUNTS).and(Signals::FRIENDS);
+pub(super) const NEWS: Signals = Signals::ENDED
+    .and(Signals::COUNTS)
+    .and(Signals::FRIENDS)
+    .and(Signals::YOU);
 
 impl SocketlessSessions {
     /// Runs until told to stop.

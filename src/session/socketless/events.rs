@@ -13,8 +13,10 @@ use super::attendant::NEWS;
 use super::sessions::SocketlessSessions;
 use super::{SessionEnd, SocketlessSession, Way};
 use crate::auth::api_keys::{ApiKey, ApiKeys};
+use crate::auth::claims::TokenClaims;
 use crate::base::clock::{Moment, millis};
 use crate::presence::conn::Signals;
+use crate::session::context::SessionContext;
 use crate::session::drain;
 use crate::session::memberships::Memberships;
 use crate::session::messages::{InfoTold, ServerMessage};
@@ -63,8 +65,8 @@ pub(crate) enum StreamBeats {
 pub(crate) enum Credential {
     /// The session that the stream belongs to, or `--auth off`.
     None,
-    /// A token, until it expires.
-    Until(Moment),
+    /// A token, until it expires or is revoked.
+    Token(Arc<SessionContext>, Arc<TokenClaims>, Moment),
     /// An API key, as long as it is in force.
     Key(Arc<ApiKeys>, ApiKey),
 }
@@ -73,7 +75,10 @@ impl Credential {
     /// Why the stream must end.
     fn refusal(&self, now: Moment) -> Option<&'static str> {
         match self {
-            Self::Until(end) if now >= *end => Some("the token has expired"),
+            Self::Token(_, _, end) if now >= *end => Some("the token has expired"),
+            Self::Token(context, claims, _) if context.is_revoked(claims) => {
+                Some("the token was revoked")
+            }
             Self::Key(keys, key) if !keys.has(key) => Some("the API key is not in force any more"),
             _ => None,
         }
@@ -262,6 +267,9 @@ impl SocketlessSession {
         };
         for text in counts {
             events.push(ServerSentEvent::new("counts", text));
+        }
+        if let Some(text) = memberships.new_you() {
+            events.push(ServerSentEvent::new("you", text));
         }
         if let Some(text) = memberships.new_friends() {
             events.push(ServerSentEvent::new("friends", text));

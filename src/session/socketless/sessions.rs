@@ -26,7 +26,7 @@ use crate::session::context::SessionContext;
 use crate::session::drain::HOLD;
 use crate::session::joining::{self, Seating};
 use crate::session::memberships::Memberships;
-use crate::session::messages::{ErrorCode, JoinRequest, Refusal};
+use crate::session::messages::{ErrorCode, JoinRequest, Refusal, UserRights};
 use crate::store::{
     ChangeKind, EndedSession, Figures, Info, LiveState, MAX_BATCH, MAX_CHANGES, Over, Store,
     StoreError,
@@ -113,6 +113,7 @@ pub(crate) struct Joined {
     pub(crate) figures: Figures,
     /// What a back end wrote about the live, if anything.
     pub(crate) info: Option<Info>,
+    pub(crate) you: Option<UserRights>,
 }
 
 pub(crate) struct SocketlessSessions {
@@ -237,6 +238,7 @@ impl SocketlessSessions {
         as_of: Option<AsOf>,
     ) -> Result<Arc<Room>, Denied> {
         let context = &self.context;
+        joining::know_rules(context).await?;
         match session.memberships.lock().as_ref() {
             Some(memberships) => joining::check(context, memberships, wish)?,
             None => return Err(Denied::Unknown),
@@ -284,7 +286,7 @@ impl SocketlessSessions {
         }
         session.listen();
         self.context.reaper.admit(&session.conn);
-        self.context.refuse_erased(&session.conn);
+        self.context.refuse_unwelcome(&session.conn);
         if self.context.is_draining() {
             // The drain may have signalled all sessions just before this one was watched.
             session.conn.signal(Signals::STOP);
@@ -304,10 +306,11 @@ impl SocketlessSessions {
             let message = "the lists of the token are too long for a session without a socket";
             return Err(Refusal::new(ErrorCode::Forbidden, message).into());
         }
-        let (figures, info) = match session.memberships.lock().as_mut() {
+        let (figures, info, you) = match session.memberships.lock().as_mut() {
             Some(memberships) => (
                 memberships.figures().unwrap_or_default(),
                 memberships.info_to_tell(&room),
+                memberships.you_now(),
             ),
             None if self.context.is_draining() => return Err(Denied::Draining),
             None => return Err(Denied::Unknown),
@@ -318,6 +321,7 @@ impl SocketlessSessions {
             room,
             figures,
             info,
+            you,
         })
     }
 
@@ -353,6 +357,7 @@ impl SocketlessSessions {
                 role: conn.identity.role,
                 counted,
                 expires_at: self.context.core.clock.unix() + WITHOUT_TOKEN,
+                issued_at: None,
                 lives: None,
                 fan_of: None,
             },
@@ -476,6 +481,10 @@ impl SocketlessSessions {
         }
         if !erasing.has_heard() {
             return Err(unheard());
+        }
+        if self.context.is_revoked(&bearer) {
+            // A new session needs a token, which is refused if it is the old one.
+            return Err(Denied::Unknown);
         }
         if let Some(session) = here {
             // It switched to another live on another gateway, and goes on here as one from there.

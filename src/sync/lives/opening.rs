@@ -35,6 +35,10 @@ impl LivesParts {
         if self.core.erasing.contains(&wish.streamer) {
             return Err(LiveError::Erased(wish.streamer.clone()));
         }
+        let now = self.core.clock.now();
+        if let Some(ban) = self.core.rules.ban(&wish.streamer, now) {
+            return Err(LiveError::Banned(ban));
+        }
         // The limits are for what a streamer's own client opens. A media server that the settings
         // name is trusted as a back end is.
         if wish.by != OpenedBy::Streamer {

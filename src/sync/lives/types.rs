@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::base::ids::{LiveId, UserId};
 use crate::presence::room::Room;
+use crate::presence::rules::RunningBan;
 use crate::store::{Figures, LiveRecord, OpenedBy, StoreError, Terms};
 
 /// A request to open a live.
@@ -56,6 +57,9 @@ pub enum LiveError {
     /// The streamer is being erased.
     #[error("user {0} is being erased")]
     Erased(UserId),
+    /// The streamer is banned from the platform.
+    #[error("{0}")]
+    Banned(RunningBan),
     /// The gateway lets no streamer open lives.
     #[error("on this gateway only back ends open lives")]
     NotByStreamers,

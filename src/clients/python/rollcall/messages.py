@@ -14,6 +14,12 @@ class Answer(TypedDict):
     id: NotRequired[str | float]
 
 
+class You(TypedDict):
+    """What the user may do in the live beside watching it."""
+
+    moderator: bool
+
+
 class Info(TypedDict):
     """What a back end wrote about a live, if this client lacks that version."""
 
@@ -41,6 +47,7 @@ class Joined(Info, Answer):
     viewers: int
     fans: int
     guests: int
+    you: NotRequired[You]
 
 
 class HeartbeatAck(Info, Answer):

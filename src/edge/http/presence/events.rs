@@ -152,7 +152,10 @@ pub(crate) async fn of_live(
         .watch(identity, &live, epoch, permit)
         .await?;
     let credential = match (&claims, extensions.get::<ApiKey>()) {
-        (Some(claims), _) => Credential::Until(state.sessions.end_of(claims)),
+        (Some(claims), _) => {
+            let end = state.sessions.end_of(claims);
+            Credential::Token(state.sessions.clone(), claims.clone(), end)
+        }
         (None, Some(key)) => Credential::Key(state.api_keys.clone(), key.clone()),
         (None, None) => Credential::None,
     };

@@ -22,7 +22,7 @@ use crate::edge::http::infos;
 use crate::edge::http::problem::{Problem, refusals};
 use crate::edge::http::requests::{JsonObject, in_body, run_to_completion};
 use crate::edge::http::state::AppState;
-use crate::session::messages::JoinRequest;
+use crate::session::messages::{JoinRequest, UserRights};
 use crate::session::socketless::sessions::{Joined, Newcomer};
 
 /// Clients ask for an answer to every beat: two beats without one are the earliest sign that a
@@ -124,6 +124,10 @@ pub(crate) struct BegunSession {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     info_version: Option<u64>,
+    /// What the user may do in the live beside watching it; absent if nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = UserRights, required = false)]
+    you: Option<UserRights>,
     /// Null unless the gateway takes beats by datagram, and the lists of the token are short enough
     /// for one.
     udp: Option<UdpOffer>,
@@ -145,6 +149,7 @@ impl BegunSession {
             guests: figures.guests,
             info: info.map(infos::text_of),
             info_version: info.map(|info| info.version),
+            you: joined.you,
             udp: UdpOffer::of(state, &joined.claims),
         }
     }

@@ -1,0 +1,318 @@
+//! Keeps what this gateway knows of the rules like the store: looks at the store each second, at
+//! once when a gateway says that rules changed, and when a join finds that the last look is too old.
+//! Then it ends what a new rule forbids.
+//!
+//! A store that has lost the rules is told those that this gateway knows. They hold here meanwhile.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::store::{ModerationStore, RESTORED_AT_ONCE, RULES_PAGE, RulesPage, RulesPlace};
+use crate::base::clock::Moment;
+use crate::base::ids::UserId;
+use crate::peers::core::Core;
+use crate::presence::Room;
+use crate::presence::conn::Signals;
+use crate::presence::rules::{RuleList, RuleName, RuleSet, RuleTerms};
+use crate::session::context::SessionContext;
+use crate::store::{StoreError, StoreResult};
+
+/// How often a gateway looks whether rules changed.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How many rules are looked at after each look, whether they are over.
+const FORGET_AT_ONCE: usize = 2_000;
+
+/// How many sessions are looked at before other tasks have a turn.
+const IN_A_ROW: usize = 1_000;
+
+/// How often reading all rules begins anew in one look, because the store lost them meanwhile.
+const MOST_TRIES: usize = 3;
+
+pub(crate) struct RuleKeeper {
+    pub(crate) core: Arc<Core>,
+    store: Arc<dyn ModerationStore>,
+    sessions: Arc<SessionContext>,
+    state: Mutex<KeeperState>,
+}
+
+#[derive(Debug, Default)]
+struct KeeperState {
+    /// How far the rules are known; `None` before the first look.
+    place: Option<RulesPlace>,
+    /// After which rule to look next whether it is over.
+    forgotten_to: Option<String>,
+}
+
+/// What to carry out after a look.
+#[derive(Debug)]
+enum Changed {
+    /// These rules.
+    Some(Vec<String>),
+    /// Any: all rules were read.
+    Any,
+}
+
+impl RuleKeeper {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        store: Arc<dyn ModerationStore>,
+        sessions: Arc<SessionContext>,
+    ) -> Self {
+        Self {
+            core,
+            store,
+            sessions,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        loop {
+            self.look_and_carry_out().await;
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.core.rules.look_wanted() => {}
+                () = sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+
+    pub(crate) async fn look_and_carry_out(&self) {
+        let began = self.core.clock.now();
+        let looked = self.look().await;
+        self.core.metrics.rules.set(self.core.rules.len() as i64);
+        match looked {
+            Ok(changed) => {
+                self.core.rules.note_look(Some(began));
+                self.carry_out(changed).await;
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the rules of moderation were not read, will try again");
+                self.core.rules.note_look(None);
+            }
+        }
+        let from = self.state.lock().forgotten_to.take();
+        let now = self.core.clock.now();
+        let next = self
+            .core
+            .rules
+            .forget_over(from.as_deref(), FORGET_AT_ONCE, now);
+        self.state.lock().forgotten_to = next;
+    }
+
+    /// Reads what changed since the last look.
+    async fn look(&self) -> StoreResult<Changed> {
+        let known = self.state.lock().place.clone();
+        let Some(known) = known else {
+            return self.read_all().await;
+        };
+        let mut changed = Vec::new();
+        let mut place = known;
+        loop {
+            let page = self.page(place.last).await?;
+            if page.place.name != place.name || page.place.last < place.last {
+                self.give_back(&place).await?;
+                return self.read_all().await;
+            }
+            if place.last < page.floor {
+                return self.read_all().await;
+            }
+            self.core.rules.change(&page.changes);
+            place.last = reached(&page);
+            self.state.lock().place = Some(place.clone());
+            let is_last = page.changes.len() < RULES_PAGE;
+            changed.extend(page.changes.into_iter().map(|(name, _)| name));
+            if is_last {
+                return Ok(Changed::Some(changed));
+            }
+        }
+    }
+
+    /// Reads all rules, which take the place of those that are known.
+    async fn read_all(&self) -> StoreResult<Changed> {
+        for _ in 0..MOST_TRIES {
+            if let Some((rules, place)) = self.read_once().await? {
+                self.core.rules.replace(rules);
+                self.state.lock().place = Some(place);
+                return Ok(Changed::Any);
+            }
+        }
+        let why = "the rules of moderation are lost again and again";
+        Err(StoreError::Nonsense(why.to_owned()))
+    }
+
+    /// `None` if the store lost the rules meanwhile.
+    async fn read_once(&self) -> StoreResult<Option<(RuleSet, RulesPlace)>> {
+        let mut rules = RuleSet::default();
+        let mut place: Option<RulesPlace> = None;
+        loop {
+            let since = place.as_ref().map_or(0, |place| place.last);
+            let page = self.page(since).await?;
+            let is_another = place
+                .as_ref()
+                .is_some_and(|place| place.name != page.place.name);
+            if is_another || page.place.last < since {
+                return Ok(None);
+            }
+            for (name, says) in &page.changes {
+                rules.note(name, says.as_deref());
+            }
+            let is_last = page.changes.len() < RULES_PAGE;
+            let now = RulesPlace {
+                name: page.place.name.clone(),
+                last: reached(&page),
+            };
+            if is_last {
+                return Ok(Some((rules, now)));
+            }
+            place = Some(now);
+        }
+    }
+
+    async fn page(&self, since: u64) -> StoreResult<RulesPage> {
+        let page = self.store.rules_since(since, RULES_PAGE).await?;
+        let now = self.core.clock.now();
+        self.core.rules.note_store_time(page.at, now);
+        Ok(page)
+    }
+
+    /// Writes the rules that this gateway knows into a store that has lost them. Those of users who
+    /// were erased since stay away.
+    async fn give_back(&self, known: &RulesPlace) -> StoreResult<()> {
+        let rules = &self.core.rules;
+        let mut after: Option<String> = None;
+        let mut given = 0;
+        loop {
+            let some = rules.texts(after.as_deref(), RESTORED_AT_ONCE);
+            after = some.last().map(|(name, _)| name.clone());
+            let is_last = some.len() < RESTORED_AT_ONCE;
+            let now = self.core.clock.now();
+            let kept: Vec<(String, String)> = some
+                .into_iter()
+                .filter(|(name, says)| self.is_worth_keeping(name, says, now))
+                .collect();
+            if !kept.is_empty() {
+                self.store.restore_rules(known, &kept).await?;
+                given += kept.len();
+            }
+            if is_last {
+                break;
+            }
+        }
+        if given > 0 {
+            tracing::warn!(
+                rules = given,
+                "the store had lost rules of moderation; wrote them again"
+            );
+        }
+        Ok(())
+    }
+
+    fn is_worth_keeping(&self, name: &str, says: &str, now: Moment) -> bool {
+        let (Some(name), Some(terms)) = (RuleName::parse(name), RuleTerms::parse(says)) else {
+            return false;
+        };
+        let erasing = &self.core.erasing;
+        let is_erased =
+            |user: &UserId| erasing.contains(user) || erasing.has_erased_since(user, terms.at);
+        !terms.is_over(self.core.rules.store_time(now))
+            && !is_erased(name.user())
+            && !name.streamer().is_some_and(is_erased)
+    }
+
+    // --------------------------------------------------------------- what rules do to who is here
+
+    async fn carry_out(&self, changed: Changed) {
+        let names = match changed {
+            Changed::Any => {
+                self.carry_out_all().await;
+                return;
+            }
+            Changed::Some(names) => names,
+        };
+        let mut concerns_sessions = false;
+        let mut moderators = HashSet::new();
+        for name in &names {
+            match RuleName::parse(name) {
+                Some(RuleName::Ban(_) | RuleName::Revoked(_)) => concerns_sessions = true,
+                Some(RuleName::StreamerBan { streamer, user }) => {
+                    for room in self.core.rooms.of_streamer(&streamer) {
+                        self.remove_banned(&room, &user);
+                    }
+                }
+                Some(RuleName::Moderator { user, .. }) => {
+                    moderators.insert(user);
+                }
+                None => {}
+            }
+        }
+        if concerns_sessions || !moderators.is_empty() {
+            self.carry_out_on_sessions(|user| moderators.contains(user))
+                .await;
+        }
+    }
+
+    async fn carry_out_all(&self) {
+        self.carry_out_on_sessions(|_| true).await;
+        for room in self.core.rooms.all() {
+            let streamer = &room.record.streamer;
+            let mut after: Option<UserId> = None;
+            loop {
+                let now = self.core.clock.now();
+                let list = RuleList::StreamerBans(streamer);
+                let some = self.core.rules.page(list, after.as_ref(), IN_A_ROW, now);
+                for (user, _) in &some {
+                    self.remove_banned(&room, user);
+                }
+                if some.len() < IN_A_ROW {
+                    break;
+                }
+                after = some.into_iter().last().map(|(user, _)| user);
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Ends the sessions that may not go on, and has those look that may moderate now, or no longer.
+    async fn carry_out_on_sessions(&self, may_moderate: impl Fn(&UserId) -> bool) {
+        for conns in self.sessions.reaper.open_conns().chunks(IN_A_ROW) {
+            for conn in conns {
+                self.sessions.apply_rules(conn);
+                if may_moderate(&conn.identity.user) {
+                    conn.signal(Signals::YOU);
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Takes the seat of a user who is banned from the room. A join in between is either refused or
+    /// found: the ban is known before.
+    fn remove_banned(&self, room: &Arc<Room>, user: &UserId) {
+        let now = self.core.clock.now();
+        let is_banned = self
+            .core
+            .rules
+            .ban_by(&room.record.streamer, user, now)
+            .is_some();
+        if is_banned && room.remove_user(user, now) > 0 {
+            self.core.rooms.user_changed(room, user);
+        }
+    }
+}
+
+/// The number up to which the changes are known after this page.
+fn reached(page: &RulesPage) -> u64 {
+    if page.changes.len() < RULES_PAGE {
+        page.place.last
+    } else {
+        page.read_to
+    }
+}
