@@ -98,8 +98,10 @@ mod tests {
         assert_eq!(claims.expires_at, made.expires_at);
         assert_ne!(make(&secret, unix_now()).unwrap().user, made.user);
 
-        let kind = |token: &str, secret| read(token, secret).err().unwrap().into_kind();
-        let stranger = kind(&made.text, &PresenceSecret::default());
+        let kind =
+            |token: &str, secret: &PresenceSecret| read(token, secret).err().unwrap().into_kind();
+        let other = PresenceSecret::default();
+        let stranger = kind(&made.text, &other);
         assert!(matches!(stranger, ErrorKind::InvalidSignature));
         let ended = make(&secret, unix_now() - millis(LIFE + LEEWAY) - 1_000).unwrap();
         let ended = kind(&ended.text, &secret);

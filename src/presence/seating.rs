@@ -91,6 +91,9 @@ impl Room {
         if let Some(left) = self.seats.bans.remaining(user_id, now) {
             return Err(NoSeat::Banned(left));
         }
+        if let Some(ban) = self.rules.ban_by(&self.record.streamer, user_id, now) {
+            return Err(NoSeat::KeptOut(ban));
+        }
         let mut of_guest = &mut *lower;
         let mut of_user = higher.as_deref_mut();
         if from > to

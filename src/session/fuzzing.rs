@@ -24,6 +24,7 @@ pub(crate) fn client_message(bytes: &[u8]) {
     let answer = ServerMessage::Error {
         code: "x",
         message: text,
+        ban: None,
     }
     .text(id);
     let answer: serde_json::Value = serde_json::from_str(&answer).expect("an answer is JSON");

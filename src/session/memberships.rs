@@ -8,7 +8,6 @@ mod counts;
 mod friend_messages;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -23,7 +22,8 @@ use crate::presence::room::{Ended, Interest};
 use crate::presence::{Away, Fan, Member, NoSeat, Room};
 use crate::session::close_codes::Close;
 use crate::session::context::SessionContext;
-use crate::session::messages::{ServerMessage, UserRights};
+use crate::session::joining;
+use crate::session::messages::{Refusal, ServerMessage, UserRights};
 use crate::store::{Figures, LiveRecord};
 
 struct Listening {
@@ -46,13 +46,6 @@ pub(super) struct JoinedLive {
     /// The place of the room's counts that this socket was sent last; [`NO_COUNTS`] if it did not
     /// ask for counts.
     sent: u32,
-}
-
-/// The user whom a guest becomes may not be in the guest's live.
-pub(super) struct BannedFrom {
-    pub(super) live: LiveId,
-    /// For how long.
-    pub(super) left: Duration,
 }
 
 /// A place after which there are no further counts.
@@ -356,7 +349,7 @@ impl Memberships {
     ///
     /// # Errors
     /// If the user is banned from this live, which the guest joined. Nothing has changed then.
-    pub(super) fn sign_in(&mut self, claims: &Arc<TokenClaims>) -> Result<(), BannedFrom> {
+    pub(super) fn sign_in(&mut self, claims: &Arc<TokenClaims>) -> Result<(), Refusal> {
         let context = self.context.clone();
         let guest = self.conn.clone();
         let identity = Identity {
@@ -370,11 +363,9 @@ impl Memberships {
             match room.sign_in(&guest, &conn, now) {
                 Ok(member) => self.moved(&guest, &conn, member),
                 Err(NoSeat::Banned(left)) => {
-                    return Err(BannedFrom {
-                        live: room.record.live.clone(),
-                        left,
-                    });
+                    return Err(joining::banned(&room.record.live, left));
                 }
+                Err(NoSeat::KeptOut(ban)) => return Err(Refusal::kept_out(ban)),
                 // The signal that tells of the end, or of the removal, is on its way.
                 Err(NoSeat::Ended | NoSeat::Crowded) => {}
             }

@@ -842,6 +842,7 @@ mod tests {
             let text = ServerMessage::Error {
                 code: "x",
                 message: "y",
+                ban: None,
             }
             .text(echo);
             assert_eq!(

@@ -53,9 +53,7 @@ impl<S: Transport> Session<S> {
         let expires_at = claims.expires_at;
         if signs_in {
             joining::refuse_erased(&self.context, &claims.user)?;
-            self.memberships
-                .sign_in(&claims)
-                .map_err(|banned| joining::banned(&banned.live, banned.left))?;
+            self.memberships.sign_in(&claims)?;
         } else {
             self.memberships.refresh(&claims);
         }

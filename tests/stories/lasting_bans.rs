@@ -92,9 +92,9 @@ on_both_stores! {
         inside.expect_closed(REMOVED).await;
         idle.expect_closed(REMOVED).await;
         let authorization = format!("Presence {}", session["session_id"].as_str().unwrap());
-        let beat = world.backend().send_with(
-            Method::POST, "/v1/presence/current", None, &[("authorization", &authorization)],
-        );
+        let headers = [("authorization", authorization.as_str())];
+        let back_end = world.backend();
+        let beat = back_end.send_with(Method::POST, "/v1/presence/current", None, &headers);
         assert_eq!(beat.await.problem(403), "removed");
         assert_eq!(begins_over_http(&world, "u1", "42").await.problem(403), "banned");
         // Nor may the user have a live.

@@ -4,7 +4,11 @@ use super::*;
 use crate::base::clock::moment;
 
 fn figures(viewers: u64, fans: u64) -> Figures {
-    Figures { viewers, fans }
+    Figures {
+        viewers,
+        fans,
+        guests: 0,
+    }
 }
 
 fn shown(at: Moment, figures: Figures) -> Shown {

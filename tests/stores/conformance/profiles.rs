@@ -53,16 +53,22 @@ async fn who_is_hidden_is_so_until_shown_again(store: Arc<dyn WholeStore>) {
     assert_eq!(hidden().await, [false; 3]);
     for _ in 0..2 {
         for n in [1, 3] {
-            let hide = store.set_visibility(&user(n), Visibility::Hidden);
-            hide.await.unwrap();
+            let user = user(n);
+            store
+                .set_visibility(&user, Visibility::Hidden)
+                .await
+                .unwrap();
         }
         assert_eq!(hidden().await, [true, false, true]);
     }
     put(&store, 1, "ann").await;
     assert_eq!(hidden().await, [true, false, true], "another profile");
     for _ in 0..2 {
-        let show = store.set_visibility(&user(3), Visibility::Shown);
-        show.await.unwrap();
+        let third = user(3);
+        store
+            .set_visibility(&third, Visibility::Shown)
+            .await
+            .unwrap();
         assert_eq!(hidden().await, [true, false, false]);
     }
     assert_eq!(store.are_hidden(&[]).await.unwrap(), [false; 0]);

@@ -370,6 +370,7 @@ async fn a_look_tells_how_the_slice_stands_for_its_gateway(store: Arc<dyn WholeS
     let expected = SliceSize {
         card: 4,
         fans: 4,
+        guests: 0,
         leaves: 1,
         version: size.version,
         incarnation,

@@ -149,6 +149,8 @@ fn messages_with_everything_and_with_nothing_fit_their_schemas() {
         as_of: 1_732_000_000_123,
         quality: Quality::Exact,
         away: 0,
+        confirmed: 0,
+        guests: 2,
         joins: 14,
         leaves: 4,
         stream: Some(ShownStream {
@@ -163,6 +165,7 @@ fn messages_with_everything_and_with_nothing_fit_their_schemas() {
         fan: None,
         viewers: None,
         fans: None,
+        guests: None,
         heartbeat_ms: 5_000,
         told: None,
     };

@@ -15,7 +15,7 @@ fn events_on(store: &Arc<FaultyStore>) -> Arc<ApiEvents> {
         ..Config::default()
     };
     let parts = parts_on(&config, store.clone());
-    parts.api_events.expect("follows are events")
+    parts.api_events
 }
 
 fn follow(events: &ApiEvents, number: usize) {
