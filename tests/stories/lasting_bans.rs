@@ -53,7 +53,7 @@ on_both_stores! {
     async fn a_streamers_ban_holds_in_the_next_live_and_on_every_way_in(world) {
         world.open("42").await;
         let mut viewer = world.viewer_in("u1", "42").await;
-        let wish = json!({"seconds": 600, "reason": "insults"});
+        let wish = json!({"ban_s": 600, "reason": "insults"});
         let ban = world.backend().put(BY_STREAMER, wish).await.is(200).body;
         assert!(ban["ban_ends_at"].as_u64() > Some(1_600_000_000_000), "{ban}");
         viewer.expect_closed(REMOVED).await;
@@ -111,12 +111,12 @@ on_both_stores! {
 on_memory! {
     async fn a_ban_ends_by_itself_and_says_what_is_wrong_with_it(world) {
         world.open("42").await;
-        world.backend().put(BY_STREAMER, json!({"seconds": 1})).await.is(200);
+        world.backend().put(BY_STREAMER, json!({"ban_s": 1})).await.is(200);
         is_kept_out(&world, "u1", "42").await;
         is_let_in(&world, "u1", "42").await;
         assert!(world.backend().list("/v1/streamers/s1/bans", 10).await.is_empty());
         for wrong in [
-            json!({"seconds": 0}), json!({"seconds": -1}), json!({"until": 5}), json!({"seconds": 5, "until": 9e15}),
+            json!({"ban_s": 0}), json!({"ban_s": -1}), json!({"ban_ends_at": 5}), json!({"ban_s": 5, "ban_ends_at": 9e15}),
             json!({"reason": "two\nlines"}), json!({"reason": "x".repeat(201)}), json!({"reason": 7}),
         ] {
             let problem = world.backend().put(BY_PLATFORM, wrong.clone()).await;
@@ -126,7 +126,7 @@ on_memory! {
         let own = world.backend().put("/v1/streamers/s1/bans/s1", json!({})).await;
         assert_eq!(own.problem(403), "forbidden");
         for n in 0..5 {
-            world.backend().put(&format!("/v1/bans/v{n}"), json!({"until": 4e12})).await.is(200);
+            world.backend().put(&format!("/v1/bans/v{n}"), json!({"ban_ends_at": 4e12})).await.is(200);
         }
         for limit in [1, 2, 5, 9] {
             let users = world.backend().users("/v1/bans", limit).await;
@@ -324,7 +324,7 @@ on_memory! {
         let ban = async |token: &str, body: &str| {
             call(&world, Method::PUT, BY_STREAMER, token, Some(body)).await
         };
-        assert_eq!(ban(&moderator, r#"{"seconds":86401}"#).await.problem(403), "forbidden");
+        assert_eq!(ban(&moderator, r#"{"ban_s":86401}"#).await.problem(403), "forbidden");
         assert_eq!(ban(&stranger, "{}").await.problem(403), "forbidden");
         let made = ban(&moderator, "{}").await.is(200).body;
         assert_eq!(made["by"], json!({"role": "viewer", "key": null, "user_id": "m1"}));

@@ -19,11 +19,11 @@ use utoipa::openapi::{
 };
 
 use super::request_id::HttpRequestId;
+use crate::base::clock::UnixMillis;
 use crate::base::ids::InvalidId;
 use crate::edge::credentials::AuthError;
 use crate::edge::fields::{FieldError, FieldFault, FieldPlace};
 use crate::presence::rules::RunningBan;
-use crate::session::messages::BanTold;
 use crate::store::StoreError;
 use crate::sync::lives::LiveError;
 use crate::sync::removals::RemoveError;
@@ -216,9 +216,14 @@ pub(crate) struct ProblemBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false, example = "limit")]
     parameter: Option<String>,
-    #[serde(flatten)]
-    #[schema(inline, value_type = BanTold)]
-    ban: Option<BanTold>,
+    /// When the ban ends that is why, in Unix milliseconds; null if it has no end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>, required = false)]
+    ban_ends_at: Option<Option<UnixMillis>>,
+    /// Why the user is banned; null if nobody said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, required = false)]
+    ban_reason: Option<Option<String>>,
     /// The request that was refused, as in the header `x-request-id`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false, example = "6f1c3c9e94a54f0e9ad5a7b3c2f1e001")]
@@ -340,7 +345,8 @@ impl Problem {
                 Some(FieldPlace::Query(name)) => Some(name.clone()),
                 _ => None,
             },
-            ban: ban.as_deref().map(BanTold::of),
+            ban_ends_at: ban.as_ref().map(|ban| ban.until),
+            ban_reason: ban.as_ref().map(|ban| ban.reason.clone()),
             request_id: request.map(ToString::to_string),
         };
         serde_json::to_string(&body).unwrap_or_default()

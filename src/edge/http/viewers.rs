@@ -44,7 +44,7 @@ pub(crate) struct FanQuery {
     fan: Option<bool>,
     /// True: guests, too, each as an item without an id.
     #[serde(default)]
-    guests: bool,
+    with_guests: bool,
 }
 
 paging_query!(ViewersQuery = Viewers);
@@ -87,7 +87,7 @@ async fn page(
     sight: &Sight<'_>,
 ) -> Result<Page<OnlineViewer>, Problem> {
     let only_fans = only.fan;
-    let listed = if only.guests {
+    let listed = if only.with_guests {
         Listed::WithGuests
     } else {
         Listed::Group(Group::All)

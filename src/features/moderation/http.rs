@@ -38,16 +38,16 @@ type LastingSeconds = Within<1, { LONGEST_BAN }>;
 
 type BanReason = Text<0, { LONGEST_REASON }>;
 
-/// How long a user is banned, and why. With neither `seconds` nor `until` the ban has no end.
+/// How long a user is banned, and why. With neither `ban_s` nor `ban_ends_at` the ban has no end.
 #[derive(Default, Deserialize, ToSchema)]
-#[schema(example = json!({"seconds": 86_400, "reason": "insults"}))]
+#[schema(example = json!({"ban_s": 86_400, "reason": "insults"}))]
 pub(crate) struct BanWish {
     /// For how many seconds.
     #[schema(inline)]
-    seconds: Option<LastingSeconds>,
+    ban_s: Option<LastingSeconds>,
     /// Until when, in Unix milliseconds.
     #[schema(inline)]
-    until: Option<Whole>,
+    ban_ends_at: Option<Whole>,
     /// Why. The user is told, and so are those who may list the bans.
     #[schema(inline)]
     reason: Option<BanReason>,
@@ -149,9 +149,9 @@ pub(crate) struct ModeratorState {
 pub(crate) struct RevokedTokens {
     /// Whose tokens.
     user_id: UserId,
-    /// Tokens that were issued before are refused, in Unix milliseconds.
+    /// Tokens that were issued before are refused, in Unix milliseconds; null: none are.
     #[schema(example = 1_732_000_000_000_u64)]
-    revoked_at: u64,
+    revoked_at: Option<u64>,
 }
 
 refusals!(
@@ -174,22 +174,22 @@ impl BanWish {
     fn end(&self, state: &AppState, most: Option<Duration>) -> Result<RuleEnd, Problem> {
         let at = |field: &str| FieldPlace::Body(format!("/{field}"));
         let now = state.core.rules.store_time(state.core.clock.now());
-        let (end, length, field) = match (&self.seconds, &self.until) {
+        let (end, length, field) = match (&self.ban_s, &self.ban_ends_at) {
             (Some(_), Some(_)) => {
-                let detail = "give seconds or until, not both";
-                return Err(Problem::new(ProblemKind::BadMessage, detail).at(at("until")));
+                let detail = "give ban_s or ban_ends_at, not both";
+                return Err(Problem::new(ProblemKind::BadMessage, detail).at(at("ban_ends_at")));
             }
             (Some(seconds), None) => {
                 let length = Duration::from_secs(seconds.0);
-                (RuleEnd::After(length), length, "seconds")
+                (RuleEnd::After(length), length, "ban_s")
             }
             (None, Some(until)) if until.0 <= now => {
                 let detail = "must be in the future";
-                return Err(Problem::new(ProblemKind::BadMessage, detail).at(at("until")));
+                return Err(Problem::new(ProblemKind::BadMessage, detail).at(at("ban_ends_at")));
             }
             (None, Some(until)) => {
                 let length = Duration::from_millis(until.0 - now);
-                (RuleEnd::At(until.0), length, "until")
+                (RuleEnd::At(until.0), length, "ban_ends_at")
             }
             (None, None) => return Ok(most.map_or(RuleEnd::Never, RuleEnd::After)),
         };
@@ -233,6 +233,15 @@ async fn lift(state: Arc<AppState>, wish: LiftRule, by: Option<Actor>) -> Result
     }
 }
 
+/// Waits until this gateway knows the rules.
+async fn know_rules(state: &AppState) -> Result<(), Problem> {
+    if state.sessions.know_rules().await {
+        return Ok(());
+    }
+    let detail = "the gateway does not know the rules yet; try again";
+    Err(Problem::new(ProblemKind::StoreUnavailable, detail))
+}
+
 /// A page of a list, from what this gateway knows.
 async fn page(
     state: &AppState,
@@ -241,10 +250,7 @@ async fn page(
 ) -> Result<Page<(UserId, RuleTerms)>, Problem> {
     let after = paging
         .position(|cursor| Listing::Rules.resume(cursor, |[user]| UserId::parse(user).ok()))?;
-    if !state.sessions.know_rules().await {
-        let detail = "the gateway does not know the rules yet; try again";
-        return Err(Problem::new(ProblemKind::StoreUnavailable, detail));
-    }
+    know_rules(state).await?;
     let now = state.core.clock.now();
     let read = state
         .core
@@ -444,7 +450,23 @@ pub(crate) async fn revoke_tokens(
     let (_, terms) = put(state, rule).await?;
     Ok(Json(RevokedTokens {
         user_id,
-        revoked_at: terms.at,
+        revoked_at: Some(terms.at),
+    }))
+}
+
+/// Which tokens of a user are refused
+#[utoipa::path(get, path = "/v1/users/{user_id}/tokens/revoked", operation_id = "get_revoked_tokens", tag = "moderation",
+    params(("user_id" = UserId, Path, description = "Whose tokens", example = "u1")),
+    responses((status = 200, description = "Those issued before this time", body = RevokedTokens), ListRefused))]
+pub(crate) async fn revoked_tokens(
+    State(state): State<Arc<AppState>>,
+    InPath(user_id): InPath<UserId>,
+) -> Result<Json<RevokedTokens>, Problem> {
+    know_rules(&state).await?;
+    let terms = state.core.rules.terms(&RuleName::Revoked(user_id.clone()));
+    Ok(Json(RevokedTokens {
+        user_id,
+        revoked_at: terms.map(|terms| terms.at),
     }))
 }
 
@@ -551,7 +573,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             routes!(ban_from_platform, lift_platform_ban),
         )
         .only_for(Action::BanFromPlatform, routes!(list_platform_bans))
-        .only_for(Action::RevokeTokens, routes!(revoke_tokens))
+        .only_for(Action::RevokeTokens, routes!(revoke_tokens, revoked_tokens))
         .only_for(
             Action::SetModerators,
             routes!(put_moderator, delete_moderator),

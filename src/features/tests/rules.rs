@@ -531,7 +531,7 @@ fn without_the_moment(mut answer: Value) -> Value {
             }
         }
         Value::Object(fields) => {
-            for name in ["away", "quality", "counted_at", "to"] {
+            for name in ["away", "confirmed", "quality", "counted_at", "to"] {
                 fields.remove(name);
             }
             for field in fields.values_mut() {
@@ -573,7 +573,13 @@ async fn a_repeated_put_does_no_harm() {
         let again = world.put(&path, body).await.is(200);
         for (field, value) in first.json().as_object().unwrap() {
             // Whether this call changed something, and when.
-            let may_differ = ["changed", "ban_ends_at", "info_version"];
+            let may_differ = [
+                "changed",
+                "ban_ends_at",
+                "banned_at",
+                "revoked_at",
+                "info_version",
+            ];
             if !may_differ.contains(&field.as_str()) {
                 assert_eq!(again[field], *value, "{field} of {path}");
             }

@@ -5,9 +5,9 @@
 --       8 1 if the slices counted different users, or empty; the end of the close writes how many
 --       9 length of a bucket, ms  10 about the most points  11 lifetime of the history, s
 -- Returns  {'closing' | 'closed' | 'other', fields of the record…} | {'absent'}
-local state, epoch, peak_viewers, peak_fans, viewers, fans, joins, leaves, at, watched, guests = unpack(redis.call(
-  'HMGET', KEYS[1], 'state', 'epoch', 'peak_viewers', 'peak_fans', 'viewers', 'fans', 'joins', 'leaves', 'counted_at',
-  'watched_ms', 'guests'))
+local state, epoch, peak_viewers, peak_fans, viewers, fans, joins, leaves, at, watched, guests = unpack(
+  redis.call('HMGET', KEYS[1], 'state', 'epoch', 'peak_viewers', 'peak_fans', 'viewers', 'fans', 'joins', 'leaves', 'counted_at',
+    'watched_ms', 'guests'))
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then
   return { 'absent' }
 end

@@ -6,9 +6,9 @@
 --       8 least time between two writes, ms  9 length of a bucket, ms  10 about the most points
 --       11 lifetime of the history, s  12 guests
 -- Returns  {'counted'} | {'same'} | {'early', ms until it may be written} | {'not_open'}
-local state, epoch, viewers, fans, joins, leaves, at, watched, peak_viewers, peak_fans, guests = unpack(redis.call(
-  'HMGET', KEYS[1], 'state', 'epoch', 'viewers', 'fans', 'joins', 'leaves', 'counted_at', 'watched_ms', 'peak_viewers',
-  'peak_fans', 'guests'))
+local state, epoch, viewers, fans, joins, leaves, at, watched, peak_viewers, peak_fans, guests = unpack(
+  redis.call('HMGET', KEYS[1], 'state', 'epoch', 'viewers', 'fans', 'joins', 'leaves', 'counted_at', 'watched_ms', 'peak_viewers',
+    'peak_fans', 'guests'))
 if state ~= 'open' or epoch ~= ARGV[1] then
   return { 'not_open' }
 end
