@@ -218,11 +218,11 @@ pub(crate) struct ProblemBody {
     parameter: Option<String>,
     /// When the ban ends that is why, in Unix milliseconds; null if it has no end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<u64>, required = false)]
+    #[schema(value_type = u64, nullable, required = false)]
     ban_ends_at: Option<Option<UnixMillis>>,
     /// Why the user is banned; null if nobody said so.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, required = false)]
+    #[schema(value_type = String, nullable, required = false)]
     ban_reason: Option<Option<String>>,
     /// The request that was refused, as in the header `x-request-id`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -130,7 +130,7 @@ pub(crate) struct ModeratorEntry {
     user_id: UserId,
     /// Since when, in Unix milliseconds.
     #[schema(example = 1_732_000_000_000_u64)]
-    since: u64,
+    appointed_at: u64,
     /// Who said so; null as in a ban.
     by: Option<RuleAuthor>,
 }
@@ -555,7 +555,7 @@ pub(crate) async fn list_moderators(
     let page = page(&state, RuleList::Moderators(&streamer), &paging).await?;
     Ok(Json(page.map(|(user_id, terms)| ModeratorEntry {
         user_id,
-        since: terms.at,
+        appointed_at: terms.at,
         by: terms.by.map(RuleAuthor::of),
     })))
 }

@@ -109,6 +109,11 @@ const GUARDED: &[(&str, Streamer, &str)] = &[
         "moderate",
     ),
     (
+        "GET /v1/users/{user_id}/tokens/revoked",
+        Nothing,
+        "moderate",
+    ),
+    (
         "PUT /v1/users/{user_id}/following/{streamer_id}",
         Nothing,
         "write",

@@ -230,8 +230,12 @@ async fn what_can_be_written_can_be_read_and_what_can_be_made_can_be_deleted() {
         );
     }
     // These are no things: the log and the info have no lack of themselves, and null clears the
-    // latter.
-    let always_there = ["/v1/gateway/log", "/v1/lives/{live_id}/info"];
+    // latter. Tokens that were revoked stay so.
+    let always_there = [
+        "/v1/gateway/log",
+        "/v1/lives/{live_id}/info",
+        "/v1/users/{user_id}/tokens/revoked",
+    ];
     for call in calls.iter().filter(|call| call.method == "put") {
         assert!(
             always_there.contains(&call.path.as_str()) || has("delete", &call.path),
