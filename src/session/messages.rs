@@ -576,12 +576,13 @@ pub(crate) struct UserRights {
 /// The ban of the platform or of the streamer that is why a request is refused.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct BanTold {
-    /// When the ban ends, in Unix milliseconds; null if it has no end. Absent unless such a ban is
-    /// why the request is refused.
-    #[schema(required = false)]
+    /// When the ban ends, in Unix milliseconds; absent if it has no end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64, required = false)]
     ban_ends_at: Option<UnixMillis>,
-    /// Why the user is banned; null if nobody said so. Absent as `ban_ends_at` is.
-    #[schema(required = false)]
+    /// Why the user is banned; absent if nobody said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
     ban_reason: Option<String>,
 }
 

@@ -255,7 +255,7 @@ on_memory! {
     async fn revoked_tokens_end_their_sessions_and_are_refused(world) {
         let service = token("backend", "service", 0);
         let body = r#"{"streamer_id":"s1"}"#;
-        call(&world, Method::PUT, "/v1/lives/42", &service, Some(body)).await.is(200);
+        call(&world, Method::PUT, "/v1/lives/42", &service, Some(body)).await.is(201);
         let old = json!({"sub": "u1", "exp": in_seconds(600), "iat": in_seconds(-60)});
         let mut socket = world.bearer(old.clone()).await;
         socket.join("42").await;
@@ -291,7 +291,7 @@ on_memory! {
         let streamer = token("s1", "streamer", 0);
         let moderator = token("m1", "viewer", 0);
         let stranger = token("m9", "viewer", 0);
-        call(&world, Method::PUT, "/v1/lives/42", &service, Some(r#"{"streamer_id":"s1"}"#)).await.is(200);
+        call(&world, Method::PUT, "/v1/lives/42", &service, Some(r#"{"streamer_id":"s1"}"#)).await.is(201);
         let claims = |user: &str| json!({"sub": user, "exp": in_seconds(600), "iat": in_seconds(0)});
         let mut mod_socket = world.bearer(claims("m1")).await;
         assert!(mod_socket.join("42").await.get("you").is_none());

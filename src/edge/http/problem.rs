@@ -216,14 +216,14 @@ pub(crate) struct ProblemBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false, example = "limit")]
     parameter: Option<String>,
-    /// When the ban ends that is why, in Unix milliseconds; null if it has no end.
+    /// When the ban ends that is why, in Unix milliseconds; absent if it has no end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = u64, nullable, required = false)]
-    ban_ends_at: Option<Option<UnixMillis>>,
-    /// Why the user is banned; null if nobody said so.
+    #[schema(value_type = u64, required = false)]
+    ban_ends_at: Option<UnixMillis>,
+    /// Why the user is banned; absent if nobody said so.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = String, nullable, required = false)]
-    ban_reason: Option<Option<String>>,
+    #[schema(value_type = String, required = false)]
+    ban_reason: Option<String>,
     /// The request that was refused, as in the header `x-request-id`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false, example = "6f1c3c9e94a54f0e9ad5a7b3c2f1e001")]
@@ -345,8 +345,8 @@ impl Problem {
                 Some(FieldPlace::Query(name)) => Some(name.clone()),
                 _ => None,
             },
-            ban_ends_at: ban.as_ref().map(|ban| ban.until),
-            ban_reason: ban.as_ref().map(|ban| ban.reason.clone()),
+            ban_ends_at: ban.as_ref().and_then(|ban| ban.until),
+            ban_reason: ban.as_ref().and_then(|ban| ban.reason.clone()),
             request_id: request.map(ToString::to_string),
         };
         serde_json::to_string(&body).unwrap_or_default()
