@@ -41,7 +41,8 @@ fn lines(text: &str, of_production: bool) -> usize {
 /// The names of types that several files define. Tests are left out, and so are types that belong
 /// to a trait or to a function.
 pub fn shared_names(tree: &Tree) -> BTreeSet<String> {
-    let (mut known, mut shared) = (BTreeSet::new(), BTreeSet::new());
+    let mut known = BTreeSet::new();
+    let mut shared = BTreeSet::new();
     for (_, text) in tree.iter().filter(|(file, _)| !is_test(file)) {
         let names = type_names(text);
         shared.extend(names.intersection(&known).cloned());
@@ -52,7 +53,8 @@ pub fn shared_names(tree: &Tree) -> BTreeSet<String> {
 
 fn type_names(text: &str) -> BTreeSet<String> {
     let (code, _) = without_tests(&tokens(text));
-    let (mut names, mut depth) = (BTreeSet::new(), 0);
+    let mut names = BTreeSet::new();
+    let mut depth = 0;
     for pair in code.windows(2) {
         match pair[0].text.as_str() {
             "{" | "(" | "[" => depth += 1,

@@ -279,7 +279,8 @@ mod tests {
 
     #[test]
     fn each_kind_has_a_place() {
-        let (single, cluster) = (ChaosFault::all(false), ChaosFault::all(true));
+        let single = ChaosFault::all(false);
+        let cluster = ChaosFault::all(true);
         assert!(single.contains(&ChaosFault::LinkCut) && !cluster.contains(&ChaosFault::LinkCut));
         assert!(cluster.contains(&ChaosFault::SlotMove) && !single.contains(&ChaosFault::SlotMove));
         assert!(single.contains(&ChaosFault::Kill) && cluster.contains(&ChaosFault::Kill));

@@ -27,7 +27,8 @@ async fn a_removal_does_not_wait_for_ever_for_an_addition_of_a_gateway_that_is_g
     let (user, streamer) = (UserId::parse("u1").unwrap(), UserId::parse("s1").unwrap());
     store.follow(&user, &streamer).await.unwrap();
     let room = open_live(&app.sessions, "42").await;
-    let (entry, feed) = (TimelineEntry::of_live(&room.record), Timeline::Feed(user));
+    let entry = TimelineEntry::of_live(&room.record);
+    let feed = Timeline::Feed(user);
     let taken = store.take_fanouts(&GatewayId::random(), 10).await.unwrap();
     assert_eq!(
         taken.jobs.len(),
