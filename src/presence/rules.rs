@@ -443,7 +443,7 @@ impl Rules {
     }
 
     /// How many rules there are.
-    pub fn len(&self) -> usize {
+    pub fn total(&self) -> usize {
         self.known.read().0.len()
     }
 
@@ -675,9 +675,9 @@ mod tests {
             Some("b ann")
         );
         assert_eq!(rules.forget_over(Some("b ann"), 9, moment(3_000)), None);
-        assert_eq!(rules.len(), 1);
+        assert_eq!(rules.total(), 1);
         rules.change(&[(by_streamer("sam", "bob"), None)]);
-        assert!(!rules.has_bans.load(Ordering::Relaxed) && rules.len() == 0);
+        assert!(!rules.has_bans.load(Ordering::Relaxed) && rules.total() == 0);
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(super) fn take_seat(
     match memberships.join(room) {
         Ok(()) => {}
         Err(NoSeat::Banned(left)) => return Err(banned(live, left)),
-        Err(NoSeat::KeptOut(ban)) => return Err(Refusal::kept_out(ban)),
+        Err(NoSeat::KeptOut(ban)) => return Err(Refusal::kept_out(&ban)),
         Err(NoSeat::Crowded) => {
             let message = format!("too many join live {live} at once; try again");
             return Err(limited(context, "joins", message));

@@ -365,7 +365,7 @@ impl Memberships {
                 Err(NoSeat::Banned(left)) => {
                     return Err(joining::banned(&room.record.live, left));
                 }
-                Err(NoSeat::KeptOut(ban)) => return Err(Refusal::kept_out(ban)),
+                Err(NoSeat::KeptOut(ban)) => return Err(Refusal::kept_out(&ban)),
                 // The signal that tells of the end, or of the removal, is on its way.
                 Err(NoSeat::Ended | NoSeat::Crowded) => {}
             }

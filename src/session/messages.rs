@@ -151,7 +151,7 @@ impl Refusal {
     }
 
     /// A ban of the platform or of the streamer keeps the user out.
-    pub(crate) fn kept_out(ban: RunningBan) -> Self {
+    pub(crate) fn kept_out(ban: &RunningBan) -> Self {
         Self {
             ban: Some(Box::new(ban.clone())),
             ..Self::new(ErrorCode::Banned, ban.to_string())

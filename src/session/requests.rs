@@ -49,7 +49,7 @@ impl From<LiveError> for RequestError {
 impl From<LiveError> for Refusal {
     fn from(why: LiveError) -> Self {
         let code = match why {
-            LiveError::Banned(ban) => return Self::kept_out(ban),
+            LiveError::Banned(ban) => return Self::kept_out(&ban),
             LiveError::NotOpen(_) | LiveError::NeverOpened(_) => ErrorCode::LiveNotOpen,
             LiveError::Owned(_) => ErrorCode::LiveOwned,
             LiveError::NotByStreamers | LiveError::Erased(_) => ErrorCode::Forbidden,

@@ -112,7 +112,7 @@ impl SocketCandidate {
         {
             return Err(SocketRefusal {
                 why: "banned",
-                problem: Problem::banned(ban),
+                problem: Problem::banned(&ban),
             });
         }
         let first: FirstRequests = from_query(&parts.uri).map_err(|error| SocketRefusal {

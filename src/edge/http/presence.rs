@@ -149,7 +149,7 @@ impl From<Refusal> for Problem {
             ErrorCode::NotAvailable => ProblemKind::NotKept,
         };
         let problem = match refusal.ban {
-            Some(ban) => Self::banned(*ban),
+            Some(ban) => Self::banned(&ban),
             None => Self::new(kind, refusal.message),
         };
         match kind {

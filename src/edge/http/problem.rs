@@ -253,7 +253,7 @@ impl Problem {
     }
 
     /// A ban of the platform or of the streamer keeps the user out.
-    pub(crate) fn banned(ban: RunningBan) -> Self {
+    pub(crate) fn banned(ban: &RunningBan) -> Self {
         Self {
             ban: Some(Box::new(ban.clone())),
             ..Self::new(ProblemKind::Banned, ban.to_string())
@@ -395,7 +395,7 @@ impl From<LiveError> for Problem {
             LiveError::NotOpen(_) => ProblemKind::LiveNotOpen,
             LiveError::NeverOpened(_) => ProblemKind::LiveNotFound,
             LiveError::Owned(_) => ProblemKind::LiveOwned,
-            LiveError::Banned(ban) => return Self::banned(ban),
+            LiveError::Banned(ban) => return Self::banned(&ban),
             LiveError::Erased(_) => ProblemKind::BeingErased,
             LiveError::NotByStreamers => ProblemKind::Forbidden,
             LiveError::TooMany(_) | LiveError::TooFast(_) => ProblemKind::RateLimited,

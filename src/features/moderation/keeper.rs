@@ -87,7 +87,7 @@ impl RuleKeeper {
     pub(crate) async fn look_and_carry_out(&self) {
         let began = self.core.clock.now();
         let looked = self.look().await;
-        self.core.metrics.rules.set(self.core.rules.len() as i64);
+        self.core.metrics.rules.set(self.core.rules.total() as i64);
         match looked {
             Ok(changed) => {
                 self.core.rules.note_look(Some(began));
