@@ -312,6 +312,8 @@ pub struct Rules {
     is_known: AtomicBool,
     /// When the last look began that had an answer.
     looked_at: AtomicMoment,
+    /// Looks that began before this may have missed what others did.
+    doubted_at: AtomicMoment,
     /// How many looks have ended, with an answer or without one.
     looks: watch::Sender<u64>,
     wanted: Notify,
@@ -328,6 +330,7 @@ impl Default for Rules {
             expected: AtomicBool::new(false),
             is_known: AtomicBool::new(false),
             looked_at: AtomicMoment::new(Moment::START),
+            doubted_at: AtomicMoment::new(Moment::START),
             looks: watch::Sender::new(0),
             wanted: Notify::new(),
         }
@@ -533,10 +536,19 @@ impl Rules {
         self.is_known.load(Ordering::Acquire) || !self.expected.load(Ordering::Acquire)
     }
 
-    /// Whether the last look at the store is too long ago.
+    /// Whether the last look at the store is too long ago, or in doubt.
     pub fn are_stale(&self, now: Moment) -> bool {
+        let looked_at = self.looked_at.load();
+        let is_in_doubt = looked_at < self.doubted_at.load();
         self.expected.load(Ordering::Acquire)
-            && (!self.are_known() || now.since(self.looked_at.load()) > FRESH)
+            && (!self.are_known() || is_in_doubt || now.since(looked_at) > FRESH)
+    }
+
+    /// The store was away, or may have lost writes: the next join waits for a look that begins
+    /// later.
+    pub fn doubt(&self, now: Moment) {
+        self.doubted_at.advance(now);
+        self.want_look();
     }
 
     /// Notes the end of a look that began at this time; `None` if the store had no answer.
@@ -745,6 +757,8 @@ mod tests {
         rules.note_look(Some(moment(100)));
         assert!(rules.are_known() && !rules.are_stale(moment(2_600)));
         assert!(rules.are_stale(moment(2_601)));
+        rules.doubt(moment(200));
+        assert!(rules.are_stale(moment(201)), "the look began before");
         let looked = async {
             for began in [None, Some(moment(2_000)), Some(moment(3_000))] {
                 rules.look_wanted().await;

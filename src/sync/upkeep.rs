@@ -172,6 +172,7 @@ impl Upkeep {
     }
 
     fn note_health(&self, health: Health) {
+        self.core.rules.doubt(self.core.clock.now());
         match health {
             Health::Down => {
                 tracing::warn!("the store is away; sockets are kept, counts are stale");
@@ -205,6 +206,7 @@ impl Upkeep {
     /// any slot, so they are always in doubt.
     fn doubt(&self, doubt: &Doubt) {
         self.core.metrics.doubts.inc();
+        self.core.rules.doubt(self.core.clock.now());
         self.seen.forget();
         self.core.rooms.recent_follows.clear();
         self.core

@@ -13,7 +13,7 @@ use crate::support::backend::Answer;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_memory, on_redis, story};
 use crate::support::tokens::{in_seconds, mint, with_tokens};
-use crate::support::wait::{same, until};
+use crate::support::wait::{becomes, same, until};
 use crate::support::world::World;
 
 const REMOVED: u16 = 4_003;
@@ -94,8 +94,12 @@ on_both_stores! {
         let authorization = format!("Presence {}", session["session_id"].as_str().unwrap());
         let headers = [("authorization", authorization.as_str())];
         let back_end = world.backend();
-        let beat = back_end.send_with(Method::POST, "/v1/presence/current", None, &headers);
-        assert_eq!(beat.await.problem(403), "removed");
+        becomes("why a heartbeat is refused", json!("removed"), || async {
+            let path = "/v1/presence/current";
+            let beat = back_end.send_with(Method::POST, path, None, &headers).await;
+            beat.body["code"].clone()
+        })
+        .await;
         assert_eq!(begins_over_http(&world, "u1", "42").await.problem(403), "banned");
         // Nor may the user have a live.
         let open = world.backend().put("/v1/lives/60", json!({"streamer_id": "u1"})).await;
