@@ -127,6 +127,7 @@ mod stories {
     mod tls;
     mod tokens;
     mod uncounted;
+    mod watching;
     mod unheard;
     mod viewer_counts;
     mod viewers;

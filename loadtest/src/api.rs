@@ -17,6 +17,10 @@ use crate::target::Target;
 const DEADLINE: Duration = Duration::from_secs(10);
 const AT_ONCE: usize = 64;
 
+/// How long an idle connection is used again. Gateways close idle ones after some seconds, and a
+/// request that is sent at that moment would be lost.
+const IDLE: Duration = Duration::from_secs(1);
+
 /// An HTTP client that stays with the address it is given: a proxy or a redirect would lead away
 /// from it.
 pub(crate) fn http_client(timeout: Duration) -> reqwest::Result<Client> {
@@ -28,6 +32,7 @@ fn http_client_builder(timeout: Duration) -> ClientBuilder {
         .no_proxy()
         .redirect(redirect::Policy::none())
         .timeout(timeout)
+        .pool_idle_timeout(IDLE)
 }
 
 /// The gateway's `/v1`.

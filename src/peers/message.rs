@@ -74,6 +74,9 @@ pub struct PeerCounts {
     /// Viewers among them who are away.
     #[serde(default, skip_serializing_if = "is_none")]
     pub away: u64,
+    /// Viewers among them who watch.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub watching: u64,
     /// The sender may not know what the others have: the receiver tells it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asks: bool,
@@ -177,6 +180,7 @@ mod tests {
             number: 9,
             viewers: 12,
             away: 1,
+            watching: 7,
             asks: true,
             slices: vec![(2, 5, 3, 8, 1_732_000_000_000_000, 9)],
             rebuilds: vec![2],
@@ -235,6 +239,7 @@ mod tests {
             number: 9,
             viewers: 12,
             away: 0,
+            watching: 0,
             asks: false,
             slices: vec![(2, 5, 3, 8, 17, 16)],
             rebuilds: vec![],

@@ -303,7 +303,11 @@ fn channel(room: &Room) -> Channel {
 }
 
 fn counts(room: &Room, number: u64, count: ViewerCount, updates: SliceUpdates) -> PeerCounts {
-    let ViewerCount { viewers, away } = count;
+    let ViewerCount {
+        viewers,
+        away,
+        watching,
+    } = count;
     let SliceUpdates {
         slices,
         rebuilds,
@@ -314,6 +318,7 @@ fn counts(room: &Room, number: u64, count: ViewerCount, updates: SliceUpdates) -
         number,
         viewers,
         away,
+        watching,
         asks: false,
         slices,
         rebuilds,

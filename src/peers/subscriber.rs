@@ -243,7 +243,7 @@ impl Subscriber {
         counts: &PeerCounts,
     ) -> Result<(), &'static str> {
         // Higher figures come from a bug, and would stay in the record as an absurd peak.
-        let mut highest = counts.viewers.max(counts.away);
+        let mut highest = counts.viewers.max(counts.away).max(counts.watching);
         let mut newest = 0;
         for slice in &counts.slices {
             let (_, card, fans, leaves, version, incarnation) = slice;
@@ -267,6 +267,7 @@ impl Subscriber {
         let count = ViewerCount {
             viewers: counts.viewers,
             away: counts.away,
+            watching: counts.watching,
         };
         if room.figures.note_peers(|peers| {
             peers.heard(peer, count, counts.number, &self.core.gateways.roster())

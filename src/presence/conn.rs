@@ -6,7 +6,7 @@
 //! for a slow client, and the task reads the newest state when it runs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 use std::task::Waker;
 
 use arc_swap::ArcSwapOption;
@@ -73,6 +73,18 @@ enum ConnPhase {
     Closed,
 }
 
+/// How the user of a socket looks at the joined live, as the client says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Gaze {
+    /// The user is there; the client says no more.
+    Here = 0,
+    /// Nobody looks: the page is hidden, say.
+    Away = 1,
+    /// The picture plays and can be seen.
+    Watching = 2,
+}
+
 #[derive(Debug)]
 pub struct Conn {
     /// As of the handshake; [`Self::role`] is the present role.
@@ -86,8 +98,11 @@ pub struct Conn {
     socket_id: SocketId,
     signals: AtomicU16,
     phase: AtomicU8,
-    /// Whether the client said that the user looks away.
-    looks_away: AtomicBool,
+    /// How the user looks at the live, as the client says.
+    gaze: AtomicU8,
+    /// Until when a client that said `watching` is believed, in tenths of a second of the gateway's
+    /// clock.
+    watches_until: AtomicU32,
     waker: AtomicWaker,
 }
 
@@ -101,7 +116,8 @@ impl Conn {
             socket_id: SocketId::next(),
             signals: AtomicU16::new(0),
             phase: AtomicU8::new(ConnPhase::Open as u8),
-            looks_away: AtomicBool::new(false),
+            gaze: AtomicU8::new(Gaze::Here as u8),
+            watches_until: AtomicU32::new(0),
             waker: AtomicWaker::new(),
         }
     }
@@ -111,7 +127,8 @@ impl Conn {
     pub(crate) fn signed_in(&self, identity: Identity, now: Moment) -> Self {
         Self {
             socket_id: self.socket_id,
-            looks_away: AtomicBool::new(self.looks_away()),
+            gaze: AtomicU8::new(self.gaze() as u8),
+            watches_until: AtomicU32::new(self.watches_until.load(Ordering::Relaxed)),
             ..Self::new(identity, now)
         }
     }
@@ -211,14 +228,30 @@ impl Conn {
         self.advance(ConnPhase::Closed);
     }
 
-    /// Notes that the client said `away`, or said `back` or joined. The room holds the lock of the
-    /// seat.
-    pub(super) fn set_looks_away(&self, looks_away: bool) {
-        self.looks_away.store(looks_away, Ordering::Relaxed);
+    /// Notes how the user looks at the live. The room holds the lock of the seat.
+    pub(super) fn set_gaze(&self, gaze: Gaze) {
+        self.gaze.store(gaze as u8, Ordering::Relaxed);
     }
 
-    pub(super) fn looks_away(&self) -> bool {
-        self.looks_away.load(Ordering::Relaxed)
+    pub(crate) fn gaze(&self) -> Gaze {
+        let gaze = self.gaze.load(Ordering::Relaxed);
+        match gaze {
+            1 => Gaze::Away,
+            2 => Gaze::Watching,
+            _ => Gaze::Here,
+        }
+    }
+
+    /// Notes until when the client is believed that the user watches.
+    pub(crate) fn believe_until(&self, until: Moment) {
+        let tenths = u32::try_from(until.as_millis() / 100).unwrap_or(u32::MAX);
+        self.watches_until.store(tenths, Ordering::Relaxed);
+    }
+
+    /// Whether it is too long ago that the client said that the user watches.
+    pub(crate) fn has_stopped_saying(&self, now: Moment) -> bool {
+        let until = self.watches_until.load(Ordering::Relaxed);
+        now.as_millis() / 100 > u64::from(until)
     }
 
     pub(crate) fn is_open(&self) -> bool {

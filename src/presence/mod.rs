@@ -57,7 +57,6 @@ pub use expected_slice::ExpectedSlice;
 pub(crate) use platform::Platform;
 pub(crate) use room::{NoSeat, Room};
 pub(crate) use rooms::{Installed, Rooms};
-pub(crate) use seating::Away;
 pub(crate) use seats::{ExpiredFans, Fan, Member};
 pub(crate) use slice::Slice;
 pub(crate) use slice_ref::SliceRef;

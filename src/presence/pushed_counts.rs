@@ -289,6 +289,7 @@ mod tests {
                 ..Figures::default()
             },
             away: 0,
+            watching: 0,
             confirmed: 0,
             arrived: Arrived::default(),
             stream: None,

@@ -3,7 +3,7 @@
 //! Never awaits.
 //!
 //! The number of viewers on all gateways comes from the slices, not from here. The messages of the
-//! peers decide how many viewers are away, which gateway writes the live's figures, and which
+//! peers decide how many viewers are away or watch, which gateway writes the live's figures, and which
 //! leases bear on the figures.
 //!
 //! A peer's viewers count while the peer has a lease ([`Roster`]), however long it has been silent.
@@ -40,8 +40,8 @@ impl Peer {
 #[derive(Debug, Default)]
 pub struct RemoteViewers {
     peers: HashMap<GatewayId, Peer>,
-    /// The viewers on the living gateways among the peers who are away.
-    away: u64,
+    /// The viewers on the living gateways among the peers.
+    sum: ViewerCount,
     /// See [`RemoteViewers::is_peer_late`].
     is_peer_late: bool,
     /// Dead gateways that had viewers and may still have members in the live's slices.
@@ -49,9 +49,9 @@ pub struct RemoteViewers {
 }
 
 impl RemoteViewers {
-    /// Viewers on the other living gateways who are away.
-    pub(crate) fn away(&self) -> u64 {
-        self.away
+    /// The viewers on the other living gateways, as each of them said.
+    pub(crate) fn sum(&self) -> ViewerCount {
+        self.sum
     }
 
     /// Whether a gateway with viewers is late with its lease, or dead and not swept.
@@ -71,7 +71,7 @@ impl RemoteViewers {
         self.sum_up(roster)
     }
 
-    /// Notes the viewers of a peer. True if the number of viewers who are away, or
+    /// Notes the viewers of a peer. True if how many are away or watch, or
     /// [`RemoteViewers::is_peer_late`], changed.
     pub(crate) fn heard(
         &mut self,
@@ -84,14 +84,10 @@ impl RemoteViewers {
         if roster.dead.contains(peer) {
             return false;
         }
-        let count = ViewerCount {
-            away: count.away.min(count.viewers),
-            ..count
-        };
         self.note(
             peer,
             Peer {
-                count,
+                count: count.bounded(),
                 number,
                 is_sure: true,
             },
@@ -109,11 +105,14 @@ impl RemoteViewers {
     }
 
     /// Notes that this gateway may have missed messages. Until a peer sends its viewers again, none
-    /// of them counts as away, and the peer does not count as a writer of figures. True as for
+    /// of them counts as away or watching, and the peer does not count as a writer of figures. True as for
     /// [`RemoteViewers::heard`].
     pub(crate) fn miss_messages(&mut self, roster: &Roster) -> bool {
         for peer in self.peers.values_mut() {
-            peer.count.away = 0;
+            peer.count = ViewerCount {
+                viewers: peer.count.viewers,
+                ..ViewerCount::default()
+            };
             peer.is_sure = false;
         }
         self.sum_up(roster)
@@ -153,18 +152,19 @@ impl RemoteViewers {
                 self.unswept.insert(gateway);
             }
         }
-        let mut away: u64 = 0;
+        let mut sum = ViewerCount::default();
         let mut is_peer_late = !self.unswept.is_empty();
         for (gateway, peer) in &self.peers {
             if roster.counts(gateway) {
-                away = away.saturating_add(peer.count.away);
+                sum = sum.and(peer.count);
             }
             if peer.has_viewers() && roster.late.contains(gateway) {
                 is_peer_late = true;
             }
         }
-        let changed = away != self.away || is_peer_late != self.is_peer_late;
-        self.away = away;
+        let looks = |of: ViewerCount| (of.away, of.watching);
+        let changed = looks(sum) != looks(self.sum) || is_peer_late != self.is_peer_late;
+        self.sum = sum;
         self.is_peer_late = is_peer_late;
         changed
     }
@@ -173,7 +173,7 @@ impl RemoteViewers {
     fn note_entry(&mut self, gateway: &GatewayId) {
         let count = ViewerCount {
             viewers: 1,
-            away: 0,
+            ..ViewerCount::default()
         };
         self.note(
             gateway,
@@ -221,7 +221,11 @@ mod tests {
     }
 
     fn count(viewers: u64, away: u64) -> ViewerCount {
-        ViewerCount { viewers, away }
+        ViewerCount {
+            viewers,
+            away,
+            watching: 0,
+        }
     }
 
     #[test]
@@ -231,7 +235,7 @@ mod tests {
         assert!(peers.heard(&gateway("a"), count(5, 2), 10, &all));
         assert!(!peers.heard(&gateway("a"), count(7, 3), 9, &all));
         assert!(peers.heard(&gateway("b"), count(2, 9), 1, &all));
-        assert_eq!(peers.away(), 4, "no more are away than there are viewers");
+        assert_eq!(peers.sum().away, 4, "no more are away than there are viewers");
     }
 
     #[test]
@@ -241,16 +245,16 @@ mod tests {
         peers.heard(&gateway("a"), count(5, 5), 1, &only_a);
         peers.heard(&gateway("b"), count(3, 3), 1, &only_a);
         assert_eq!(
-            (peers.away(), peers.is_peer_late()),
+            (peers.sum().away, peers.is_peer_late()),
             (5, false),
             "b is not known yet"
         );
         assert!(peers.sum_up(&roster(&["a", "b"], &["a"], &[])));
-        assert_eq!((peers.away(), peers.is_peer_late()), (8, true));
+        assert_eq!((peers.sum().away, peers.is_peer_late()), (8, true));
         let a_died = roster(&["b"], &[], &["a"]);
         assert!(peers.sum_up(&a_died));
         assert_eq!(
-            (peers.away(), peers.is_peer_late()),
+            (peers.sum().away, peers.is_peer_late()),
             (3, true),
             "a may have members in the slices"
         );
@@ -305,14 +309,14 @@ mod tests {
         let all = roster(&["a"], &[], &[]);
         peers.heard(&gateway("a"), count(5, 2), 10, &all);
         assert!(peers.miss_messages(&all));
-        assert_eq!((peers.away(), peers.with_viewers(&all)), (0, vec![]));
+        assert_eq!((peers.sum().away, peers.with_viewers(&all)), (0, vec![]));
         assert!(
             !peers.heard(&gateway("a"), count(5, 3), 9, &all),
             "an older message"
         );
         assert!(peers.heard(&gateway("a"), count(5, 2), 11, &all));
         assert_eq!(
-            (peers.away(), peers.with_viewers(&all)),
+            (peers.sum().away, peers.with_viewers(&all)),
             (2, vec![gateway("a")])
         );
     }

@@ -274,10 +274,12 @@ impl Room {
     /// certain one.
     pub fn show(&self, at: Moment, quality: impl FnOnce() -> Quality) -> Shown {
         let (figures, arrived) = self.totals();
+        let looks = self.figures.looks_of(figures.viewers);
         Shown {
             at,
             figures,
-            away: self.figures.tally.away().min(figures.viewers),
+            away: looks.away,
+            watching: looks.watching,
             confirmed: self.confirmed.viewers().min(figures.viewers),
             arrived,
             stream: self.shown_stream(),

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::conn::{Conn, Signals};
+use super::conn::{Conn, Gaze, Signals};
 use super::room::{NoSeat, Room};
 use super::seats::{ExpiredFans, Member, Seats};
 use super::tally::{SeatChange, SeatState};
@@ -12,15 +12,6 @@ use crate::base::clock::{Moment, UnixMillis};
 use crate::base::gcra::Rate;
 use crate::base::ids::UserId;
 use crate::store::fans::FanAnswers;
-
-/// A client's message about whether the user looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Away {
-    /// The user looks away.
-    Gone,
-    /// The user looks again.
-    Back,
-}
 
 impl Room {
     /// Wants the standing of the user's present seat in the store. The caller holds the lock of the
@@ -121,11 +112,10 @@ impl Room {
         Ok(member)
     }
 
-    /// Notes that the user of a socket looks away, or looks again. True if that changed how the
-    /// user counts.
-    pub(crate) fn look_away(&self, conn: &Arc<Conn>, away: Away, now: Moment) -> bool {
+    /// Notes how the user of a socket looks. True if that changed how the user counts.
+    pub(crate) fn look(&self, conn: &Arc<Conn>, gaze: Gaze, now: Moment) -> bool {
         let mut seats = self.seats.lock_of(&conn.identity.user);
-        let Some(change) = seats.look_away(conn, away == Away::Gone) else {
+        let Some(change) = seats.look(conn, gaze) else {
             return false;
         };
         self.count_seat(change, now);

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use super::conn::Conn;
+use super::conn::{Conn, Gaze};
 use super::desired_state::Standing;
 use super::tally::{SeatChange, SeatState};
 use crate::base::clock::{Moment, UnixMillis};
@@ -100,12 +100,16 @@ impl Seat {
         if !self.counts() {
             return SeatState::Uncounted;
         }
-        let mut counted = self.conns.iter().filter(|conn| conn.identity.counted);
-        if counted.all(|conn| conn.looks_away()) {
-            SeatState::Away
-        } else {
-            SeatState::Here
+        let counted = self.conns.iter().filter(|conn| conn.identity.counted);
+        let mut state = SeatState::Away;
+        for conn in counted {
+            match conn.gaze() {
+                Gaze::Watching => return SeatState::Watching,
+                Gaze::Here => state = SeatState::Here,
+                Gaze::Away => {}
+            }
         }
+        state
     }
 }
 
@@ -174,11 +178,11 @@ impl Seats {
         (member, SeatChange { before, after })
     }
 
-    /// Notes whether the user of a socket looks away; `None` if the user has no seat.
-    pub(super) fn look_away(&mut self, conn: &Arc<Conn>, away: bool) -> Option<SeatChange> {
+    /// Notes how the user of a socket looks; `None` if the user has no seat.
+    pub(super) fn look(&mut self, conn: &Arc<Conn>, gaze: Gaze) -> Option<SeatChange> {
         let seat = self.by_user.get(&conn.identity.user)?;
         let before = seat.state();
-        conn.set_looks_away(away);
+        conn.set_gaze(gaze);
         Some(SeatChange {
             before,
             after: seat.state(),

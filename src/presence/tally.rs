@@ -1,5 +1,5 @@
-//! The number of viewers of a room on this gateway, and the number of viewers who are away on all
-//! gateways. Never awaits.
+//! The number of viewers of a room on this gateway, and on all gateways how many of them are away and
+//! how many watch. Never awaits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +14,8 @@ pub(crate) enum SeatState {
     Here,
     /// Counts as a viewer who is away: every socket that counts has said so.
     Away,
+    /// Counts as a viewer who watches: a socket that counts says so.
+    Watching,
 }
 
 /// The state of a seat before and after a change.
@@ -23,16 +25,36 @@ pub(crate) struct SeatChange {
     pub(crate) after: SeatState,
 }
 
-/// The viewers of one gateway.
+/// The viewers of one gateway, or of several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ViewerCount {
     /// All of them.
     pub viewers: u64,
     /// Viewers among them who are away.
     pub away: u64,
+    /// Viewers among them who watch.
+    pub watching: u64,
 }
 
 impl ViewerCount {
+    /// The same, with no more away or watching than there are viewers.
+    pub(crate) fn bounded(self) -> Self {
+        Self {
+            away: self.away.min(self.viewers),
+            watching: self.watching.min(self.viewers),
+            ..self
+        }
+    }
+
+    /// The viewers of both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            viewers: self.viewers.saturating_add(other.viewers),
+            away: self.away.saturating_add(other.away),
+            watching: self.watching.saturating_add(other.watching),
+        }
+    }
+
     fn apply(&mut self, change: SeatChange) {
         if change.before == change.after {
             return;
@@ -41,11 +63,13 @@ impl ViewerCount {
             SeatState::Uncounted => self.viewers += 1,
             SeatState::Here => {}
             SeatState::Away => self.away -= 1,
+            SeatState::Watching => self.watching -= 1,
         }
         match change.after {
             SeatState::Uncounted => self.viewers -= 1,
             SeatState::Here => {}
             SeatState::Away => self.away += 1,
+            SeatState::Watching => self.watching += 1,
         }
     }
 }
@@ -60,7 +84,7 @@ pub(crate) struct ViewerTally {
 #[derive(Debug, Default)]
 struct CountedViewers {
     here: ViewerCount,
-    away_elsewhere: u64,
+    elsewhere: ViewerCount,
 }
 
 impl ViewerTally {
@@ -74,10 +98,12 @@ impl ViewerTally {
         self.viewers_here.load(Ordering::Relaxed)
     }
 
-    /// The viewers on all gateways who are away. A user who is away on two gateways counts twice.
-    pub(crate) fn away(&self) -> u64 {
+    /// Of this many viewers on all gateways, how many are away, and how many watch. A user with
+    /// sockets on two gateways may count twice.
+    pub(crate) fn looks_of(&self, viewers: u64) -> ViewerCount {
         let counted = self.counted.lock();
-        counted.here.away.saturating_add(counted.away_elsewhere)
+        let both = counted.here.and(counted.elsewhere);
+        ViewerCount { viewers, ..both }.bounded()
     }
 
     pub(crate) fn apply(&self, change: SeatChange) {
@@ -96,11 +122,11 @@ impl ViewerTally {
             .store(counted.here.viewers, Ordering::Relaxed);
     }
 
-    /// Sets the number of viewers who are away on the other gateways. `read` runs under the lock,
-    /// so that an older sum never replaces a newer one.
-    pub(crate) fn set_away_elsewhere(&self, read: impl FnOnce() -> u64) {
+    /// Sets the viewers on the other gateways. `read` runs under the lock, so that an older sum
+    /// never replaces a newer one.
+    pub(crate) fn set_elsewhere(&self, read: impl FnOnce() -> ViewerCount) {
         let mut counted = self.counted.lock();
-        counted.away_elsewhere = read();
+        counted.elsewhere = read();
     }
 
     pub(crate) fn clear(&self) {
@@ -111,22 +137,29 @@ impl ViewerTally {
 
 #[cfg(test)]
 mod tests {
-    use super::SeatState::{Away, Here, Uncounted};
+    use super::SeatState::{Away, Here, Uncounted, Watching};
     use super::*;
 
     #[test]
-    fn who_is_away_counts_as_before_and_is_told_apart() {
+    fn who_is_away_or_watches_counts_as_before_and_is_told_apart() {
         let tally = ViewerTally::default();
         let turn = |before, after| {
             tally.apply(SeatChange { before, after });
-            (tally.here().viewers, tally.away())
+            let looks = tally.looks_of(9);
+            (tally.here().viewers, looks.away, looks.watching)
         };
-        tally.set_away_elsewhere(|| 1);
-        assert_eq!(turn(Uncounted, Here), (1, 1));
-        assert_eq!(turn(Here, Away), (1, 2));
-        assert_eq!(turn(Uncounted, Away), (2, 3));
-        assert_eq!(turn(Away, Here), (2, 2));
-        assert_eq!(turn(Away, Uncounted), (1, 1));
-        assert_eq!(turn(Here, Uncounted), (0, 1));
+        tally.set_elsewhere(|| ViewerCount {
+            viewers: 5,
+            away: 1,
+            watching: 3,
+        });
+        assert_eq!(turn(Uncounted, Here), (1, 1, 3));
+        assert_eq!(turn(Here, Away), (1, 2, 3));
+        assert_eq!(turn(Uncounted, Watching), (2, 2, 4));
+        assert_eq!(turn(Away, Watching), (2, 1, 5));
+        assert_eq!(turn(Watching, Away), (2, 2, 4));
+        assert_eq!(turn(Away, Uncounted), (1, 1, 4));
+        assert_eq!(turn(Watching, Uncounted), (0, 1, 3));
+        assert_eq!(tally.looks_of(2).watching, 2);
     }
 }

@@ -35,6 +35,8 @@ pub struct Shown {
     pub figures: Figures,
     /// Viewers who are away.
     pub away: u64,
+    /// Viewers who watch.
+    pub watching: u64,
     /// Viewers whom a back end confirmed within the last minute.
     pub confirmed: u64,
     /// The numbers of users who came and left. A change of these alone goes out with the next

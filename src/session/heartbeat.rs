@@ -11,6 +11,7 @@ impl<S> Session<S> {
     /// Notes that the client was heard. A frame of any kind counts as a heartbeat.
     pub(super) fn heard(&mut self, now: Moment) {
         self.memberships.conn.heard(now);
+        self.memberships.check_watching(now);
         self.pinged_at = None;
         self.context.core.metrics.heartbeats.inc();
     }

@@ -17,9 +17,9 @@ use crate::base::clock::Moment;
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
-use crate::presence::conn::{Conn, Signals};
+use crate::presence::conn::{Conn, Gaze, Signals};
 use crate::presence::room::{Ended, Interest};
-use crate::presence::{Away, Fan, Member, NoSeat, Room};
+use crate::presence::{Fan, Member, NoSeat, Room};
 use crate::session::close_codes::Close;
 use crate::session::context::SessionContext;
 use crate::session::joining;
@@ -239,7 +239,7 @@ impl Memberships {
             && Arc::ptr_eq(&seat.room, room)
             && room.end().is_none()
         {
-            self.look_away(Away::Back);
+            self.look_again();
             return Ok(());
         }
         let clock = &self.context.core.clock;
@@ -266,7 +266,7 @@ impl Memberships {
         self.told_as_new = false;
         self.told_moderator = false;
         // After `leave`, which must still find the old seat as it was: away or not.
-        self.look_away(Away::Back);
+        self.look(Gaze::Here);
         if self.conn.identity.counted {
             self.context
                 .core
@@ -310,12 +310,44 @@ impl Memberships {
         Some(room)
     }
 
-    /// Notes whether the viewer looks; without a joined live, it does nothing.
-    pub(super) fn look_away(&self, away: Away) {
+    /// Notes what a heartbeat says of watching.
+    pub(super) fn note_watching(&self, said: Option<bool>) {
+        let is_watching = self.conn.gaze() == Gaze::Watching;
+        match said {
+            Some(true) => {
+                let now = self.context.core.clock.now();
+                self.conn
+                    .believe_until(now + millis(self.context.core.config.timeout));
+                if !is_watching {
+                    self.look(Gaze::Watching);
+                }
+            }
+            Some(false) if is_watching => self.look(Gaze::Here),
+            Some(false) | None => {}
+        }
+    }
+
+    /// A viewer whose client has not said for long that the user watches is only there. Any sign of
+    /// life looks whether it is so; a client without one loses its seat.
+    pub(super) fn check_watching(&self, now: Moment) {
+        if self.conn.gaze() == Gaze::Watching && self.conn.has_stopped_saying(now) {
+            self.look(Gaze::Here);
+        }
+    }
+
+    /// The viewer is no longer away.
+    pub(super) fn look_again(&self) {
+        if self.conn.gaze() == Gaze::Away {
+            self.look(Gaze::Here);
+        }
+    }
+
+    /// Notes how the viewer looks; without a joined live, it does nothing.
+    pub(super) fn look(&self, gaze: Gaze) {
         let Some(JoinedLive { room, .. }) = &self.seat else {
             return;
         };
-        if room.look_away(&self.conn, away, self.context.core.clock.now()) {
+        if room.look(&self.conn, gaze, self.context.core.clock.now()) {
             self.context.core.rooms.show(room);
             self.context.core.rooms.publish(room);
         }

@@ -23,15 +23,20 @@ use crate::presence::figures::Quality;
 use crate::presence::room_info::KnownInfo;
 use crate::presence::room_stream::ShownStream;
 use crate::presence::rules::RunningBan;
-use crate::presence::{Away, Fan};
+use crate::presence::Fan;
 use crate::store::{CloseReason, Info, LiveRecord};
 
 #[derive(Debug)]
 pub(crate) enum ClientMessage {
     Join(JoinRequest),
-    Heartbeat,
-    /// The viewer looks away from the live, or is back.
-    LookAway(Away),
+    Heartbeat {
+        /// Whether the user watches, if the client says so.
+        watching: Option<bool>,
+    },
+    /// Nobody looks any more.
+    Away,
+    /// The viewer is back.
+    Back,
     Leave,
     Watch(LiveId),
     /// Stop watching this live, or all.
@@ -187,6 +192,8 @@ struct MessageFields<'a> {
     counts: Option<bool>,
     #[serde(default)]
     friends: Option<bool>,
+    #[serde(default)]
+    watching: Option<bool>,
 }
 
 /// The only field that is read of a malformed message: the refusal carries the id.
@@ -199,10 +206,18 @@ struct OnlyId<'a> {
 /// The heartbeat as nearly every client writes it.
 pub(crate) const HEARTBEAT: &str = r#"{"type":"heartbeat"}"#;
 
+/// The heartbeat of a client whose user watches.
+pub(crate) const WATCHING: &str = r#"{"type":"heartbeat","watching":true}"#;
+
 /// Reads one text message: the id of the request, and the request.
 pub(crate) fn parse(text: &str) -> (Option<&RequestId>, Result<ClientMessage, Refusal>) {
-    if text == HEARTBEAT {
-        return (None, Ok(ClientMessage::Heartbeat));
+    let known = match text {
+        HEARTBEAT => Some(None),
+        WATCHING => Some(Some(true)),
+        _ => None,
+    };
+    if let Some(watching) = known {
+        return (None, Ok(ClientMessage::Heartbeat { watching }));
     }
     if !text.trim_ascii_start().starts_with('{') {
         let refusal = bad_message("a message must be one JSON object");
@@ -253,7 +268,7 @@ fn malformed(text: &str, why: &serde_json::Error) -> String {
             return format!("{name} must be a text");
         }
     }
-    for name in ["counts", "friends"] {
+    for name in ["counts", "friends", "watching"] {
         if is_wrong(&fields, name, Value::is_boolean) {
             return format!("{name} must be true or false");
         }
@@ -282,14 +297,16 @@ fn is_u32(value: &Value) -> bool {
 impl MessageFields<'_> {
     fn request(&self) -> Result<ClientMessage, Refusal> {
         let message = match self.kind.as_ref() {
-            "heartbeat" => ClientMessage::Heartbeat,
+            "heartbeat" => ClientMessage::Heartbeat {
+                watching: self.watching,
+            },
             "join" => ClientMessage::Join(JoinRequest {
                 live: self.live()?,
                 counts: self.counts == Some(true),
                 friends: self.friends == Some(true),
             }),
-            "away" => ClientMessage::LookAway(Away::Gone),
-            "back" => ClientMessage::LookAway(Away::Back),
+            "away" => ClientMessage::Away,
+            "back" => ClientMessage::Back,
             "leave" => ClientMessage::Leave,
             "watch" => ClientMessage::Watch(self.live()?),
             "unwatch" => match &self.live_id {
@@ -447,6 +464,7 @@ pub(crate) enum ServerMessage<'a> {
         "as_of": 1_795_311_961_731_u64,
         "quality": "exact",
         "away": 0,
+        "watching": 7,
         "joins": 14,
         "leaves": 4,
     }))]
@@ -619,6 +637,8 @@ pub(crate) struct CountsMessage<'a> {
     pub(crate) quality: Quality,
     /// How many of the viewers are away.
     pub(crate) away: u64,
+    /// How many of the viewers watch: their clients say that the picture plays and can be seen.
+    pub(crate) watching: u64,
     /// How many of the viewers a back end confirmed within the last minute. Absent if it confirmed
     /// nobody.
     #[serde(skip_serializing_if = "is_zero")]

@@ -334,7 +334,10 @@ impl<S: Transport> Session<S> {
             _ if load != Load::Within => FrameAction::Limit(load, None),
             Message::Text(text) => match messages::parse(&text) {
                 // If the live has ended, `serve` tells the client so before it answers.
-                (id, Ok(ClientMessage::Heartbeat)) if !self.memberships.seat_has_ended() => {
+                (id, Ok(ClientMessage::Heartbeat { watching }))
+                    if !self.memberships.seat_has_ended() =>
+                {
+                    self.memberships.note_watching(watching);
                     FrameAction::Send(Some(Message::Text(self.memberships.ack(id))))
                 }
                 _ => FrameAction::Serve(text),

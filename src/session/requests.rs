@@ -12,6 +12,7 @@ use crate::auth::permissions::{Action, Caller, Permission, permission};
 use crate::base::ids::{LiveId, MAX_SLICES, UserId};
 use crate::base::metrics::Metrics;
 use crate::presence::Room;
+use crate::presence::conn::Gaze;
 use crate::presence::room::Interest;
 use crate::presence::user_budgets::Cost;
 use crate::session::close_codes::Close;
@@ -81,13 +82,18 @@ impl<S: Transport> Session<S> {
         // A client that leaves a live which has just ended is told of the end first.
         self.tell_closed().await?;
         let served = match request {
-            Ok(ClientMessage::Heartbeat) => {
+            Ok(ClientMessage::Heartbeat { watching }) => {
+                self.memberships.note_watching(watching);
                 let ack = self.memberships.ack(id);
                 return self.put(Some(Message::Text(ack))).await;
             }
             Ok(ClientMessage::Join(wish)) => self.join(&wish, id).await,
-            Ok(ClientMessage::LookAway(away)) => {
-                self.memberships.look_away(away);
+            Ok(ClientMessage::Away) => {
+                self.memberships.look(Gaze::Away);
+                Ok(())
+            }
+            Ok(ClientMessage::Back) => {
+                self.memberships.look_again();
                 Ok(())
             }
             Ok(ClientMessage::Leave) => self.leave(id).await,

@@ -200,6 +200,14 @@ impl App {
         timeout(PATIENCE, beats).await.expect("an ack in time")
     }
 
+    /// A beat that says that the user watches. The address is validated.
+    pub async fn beats_watching(&mut self) {
+        let counter = self.next();
+        let beat = wire::watching_beat(&self.key, &self.session, counter, true).to_vec();
+        self.sends(beat).await;
+        assert!(self.is_acked(counter).await.is_some(), "no ack in time");
+    }
+
     /// Has its address validated.
     pub async fn settles(&mut self) {
         assert_eq!(self.beat().await.status, DatagramStatus::Here);

@@ -51,6 +51,15 @@ export type Status =
 
 export type Quality = "exact" | "partial" | "stale";
 
+/** What a `<video>` or an `<audio>` has. */
+export interface Playing {
+  readonly paused: boolean;
+  readonly ended: boolean;
+  readonly readyState: number;
+  addEventListener(type: string, listener: () => void): void;
+  removeEventListener(type: string, listener: () => void): void;
+}
+
 /** What names the request that a message answers. */
 export interface Answer {
   id?: string | number;
@@ -110,6 +119,8 @@ export interface Counts extends Info, Answer {
   quality: Quality;
   /** Viewers who look elsewhere; they are in `viewers` too. */
   away: number;
+  /** Viewers of whom a client says that the picture plays and can be seen. */
+  watching: number;
   /** Viewers whom a back end confirmed within the last minute; absent while that is nobody. */
   confirmed?: number;
   /** How often somebody came and went, since the live opened. */
@@ -246,6 +257,11 @@ export declare class Rollcall extends EventTarget {
   /** The user looks elsewhere, or is back. Pages need not say it: their visibility does. */
   away(): void;
   back(): void;
+  /**
+   * What says that the user watches, while the page is visible: a `<video>` that plays, true or false. Without it, or
+   * with null, a page watches while it is visible, and a program without a page does not.
+   */
+  watching(what?: Playing | boolean | null): void;
   /** Sends any message; its answer, or a RollcallError. */
   request(message: { type: string; [field: string]: unknown }): Promise<{ type: string; [field: string]: unknown }>;
 }

@@ -75,6 +75,11 @@ const NOWHERE = { live_id: null, fan: null, viewers: null, fans: null, guests: n
 /** A stream of counts that brought nothing for so long is dead. A gateway says something every few seconds. */
 const WATCH_SILENCE = 20_000;
 
+/** After these events a video may play, or no longer. */
+const PLAYING = ["playing", "pause", "waiting", "ended", "emptied"];
+/** A video with this `readyState` has its next frame. */
+const HAS_FRAMES = 3;
+
 const OPTIONS = {
   token: ["string", "function"],
   userId: ["string"],
@@ -108,6 +113,8 @@ const random = (most) => Math.random() * most;
 
 /** Full jitter: a random part of a time that doubles with each failure. */
 const backOff = (failures) => random(Math.min(MOST_BACKOFF, FIRST_BACKOFF * 2 ** failures));
+
+const isPlaying = ({ paused, ended, readyState }) => !paused && !ended && readyState >= HAS_FRAMES;
 
 /** How long to wait after an error that another try may cure. */
 const soonAfter = ({ retry_after_ms = 0 }) => Math.max(retry_after_ms, 1_000) + random(1_000);
@@ -369,7 +376,7 @@ class HttpSocket {
     const { type, id } = message;
     try {
       if (type === "join") await this.#join(message);
-      else if (type === "heartbeat") await this.#beat(id);
+      else if (type === "heartbeat") await this.#beat(message);
       else if (type === "leave") await this.#leave(id);
       else if (type === "refresh") await this.#refresh(message);
       else this.#tell({ type: "error", code: "unknown_type", message: `${type} needs a WebSocket`, id });
@@ -420,12 +427,12 @@ class HttpSocket {
     return answer;
   }
 
-  async #beat(id) {
+  async #beat({ id, watching }) {
     this.#beatAt = Date.now();
     try {
       // It is over before the next one is due.
       const patience = Math.min(DOUBT, Math.max(LEAST_PATIENCE, 0.8 * this.#beatMs));
-      const answer = this.#session ? await this.#askSession("POST", undefined, patience) : NOWHERE;
+      const answer = this.#session ? await this.#askSession("POST", watching === undefined ? undefined : { watching }, patience) : NOWHERE;
       // An id is good for a while, and a beat brings the next one.
       const { session_id, udp, ...ack } = answer;
       if (session_id && this.#session) this.#session.id = session_id;
@@ -664,6 +671,9 @@ export class Rollcall extends EventTarget {
   #room = null;
   #watches = new Map();
   #away = { wished: null, told: false, known: true };
+  /** What says that the user watches, and what the gateway was told. */
+  #screen = null;
+  #saysWatching = false;
 
   constructor(options) {
     super();
@@ -783,6 +793,15 @@ export class Rollcall extends EventTarget {
   back() {
     this.#away.wished = false;
     this.#tellAway();
+  }
+
+  /** What says that the user watches, while the page is visible: a video that plays, or true or false. */
+  watching(what) {
+    const screen = checked("watching", what, ["object", "boolean"]) ?? null;
+    for (const type of PLAYING) this.#screen?.removeEventListener?.(type, this.#onPlaying);
+    this.#screen = screen;
+    for (const type of PLAYING) this.#screen?.addEventListener?.(type, this.#onPlaying);
+    this.#onPlaying();
   }
 
   /** Sends a message as soon as there is a connection; its answer, or its error. */
@@ -1251,15 +1270,22 @@ export class Rollcall extends EventTarget {
     // The gateway is gone, or it takes this client for gone: a network that was cut tells neither side.
     if (this.#unansweredSince !== null && now - this.#unansweredSince > this.#timeoutMs) return this.#doubt();
     this.#unansweredSince ??= now;
-    this.#post({ type: "heartbeat" });
+    this.#postHeartbeat();
     this.#after("heartbeat", this.#heartbeatMs, this.#beat);
   };
 
   /** Asks once more: a page whose timers were late, or that was frozen, may have an answer that it did not hear yet. */
   #doubt() {
     this.#unansweredSince = Date.now();
-    this.#post({ type: "heartbeat" });
+    this.#postHeartbeat();
     this.#after("heartbeat", DOUBT, () => (this.#unansweredSince === null ? this.#beat() : this.#hangUp()));
+  }
+
+  #postHeartbeat() {
+    const watching = this.#room !== null && this.#isWatching();
+    const says = watching || this.#saysWatching ? { watching } : {};
+    this.#saysWatching = watching;
+    this.#post({ type: "heartbeat", ...says });
   }
 
   #counted(message) {
@@ -1299,6 +1325,7 @@ export class Rollcall extends EventTarget {
       if (this.#room && this.#room !== room) this.#room.held = room;
       room.resolve(joined);
       this.#away.told = false;
+      this.#saysWatching = false;
       this.#tellAway();
     }, (error) => {
       if (this.#room !== room || error.code === "disconnected") return;
@@ -1407,4 +1434,17 @@ export class Rollcall extends EventTarget {
     this.#away.told = away;
     this.#post({ type: away ? "away" : "back", id: "away" });
   }
+
+  #isWatching() {
+    const { document } = globalThis;
+    const screen = this.#screen ?? Boolean(document);
+    const plays = typeof screen === "object" ? isPlaying(screen) : screen;
+    return plays && !document?.hidden && this.#away.wished !== true;
+  }
+
+  /** The next heartbeat says it anyway. */
+  #onPlaying = () => {
+    const may = this.#socket && this.#room && this.#options.heartbeat !== false;
+    if (may && this.#isWatching() !== this.#saysWatching) this.#postHeartbeat();
+  };
 }

@@ -41,8 +41,12 @@ enum ClientMessages {
     /// Say that the client is there
     ///
     /// Answered with `heartbeat_ack`. Any other frame is a heartbeat as well.
-    #[schema(example = json!({"type": "heartbeat"}))]
-    Heartbeat,
+    #[schema(example = json!({"type": "heartbeat", "watching": true}))]
+    Heartbeat {
+        /// Whether the picture plays and can be seen. Whoever has not said so for the timeout is
+        /// there and does not watch.
+        watching: Option<bool>,
+    },
     /// Say that nobody looks
     ///
     /// No answer. The viewer goes on to count.

@@ -178,6 +178,9 @@ pub(crate) struct InRoom {
     /// How many of the viewers are away; null for a live that this gateway does not hold.
     #[schema(example = 0)]
     away: Option<u64>,
+    /// How many of the viewers watch; null as `away` is.
+    #[schema(example = 7)]
+    watching: Option<u64>,
     /// How many of the viewers a back end confirmed within the last minute; null as `away` is.
     #[schema(example = 0)]
     confirmed: Option<u64>,
@@ -190,13 +193,18 @@ impl InRoom {
     /// The caller read `viewers` a moment before, so the room may have more viewers away by now.
     pub(crate) fn of(state: &AppState, room: Option<&Room>, viewers: u64) -> Self {
         match room {
-            Some(room) => Self {
-                away: Some(room.figures.away().min(viewers)),
-                confirmed: Some(room.confirmed.viewers().min(viewers)),
-                quality: Some(state.sessions.trust.quality(room)),
-            },
+            Some(room) => {
+                let looks = room.figures.looks_of(viewers);
+                Self {
+                    away: Some(looks.away),
+                    watching: Some(looks.watching),
+                    confirmed: Some(room.confirmed.viewers().min(viewers)),
+                    quality: Some(state.sessions.trust.quality(room)),
+                }
+            }
             None => Self {
                 away: None,
+                watching: None,
                 confirmed: None,
                 quality: None,
             },

@@ -233,6 +233,9 @@ impl Responder {
         let answers = is_asked && channel.may_answer(arrived.now);
         drop(datagrams);
         self.shared.app.presences.beat(session, Way::Datagram);
+        if request.watching {
+            self.shared.app.presences.note_watching(session, Some(true));
+        }
         if !answers {
             return Some(self.drop(Fate::Beat));
         }

@@ -46,6 +46,9 @@ const CHALLENGE: u8 = VERSION | 10;
 /// The flag of a client that wants an answer.
 const ANSWER: u8 = 1;
 
+/// The flag of a client whose user watches.
+const WATCHING: u8 = 1 << 1;
+
 /// The flag of an answer that knows whether the user is a fan.
 const FAN_KNOWN: u8 = 1 << 4;
 
@@ -123,6 +126,8 @@ pub struct DatagramRequest<'a> {
     pub counter: Counter,
     /// Whether the client asks for an answer.
     pub wants_answer: bool,
+    /// Whether the client says that the picture plays and can be seen.
+    pub watching: bool,
     /// What the client wants.
     pub wish: DatagramWish<'a>,
     bytes: &'a [u8],
@@ -143,6 +148,7 @@ impl<'a> DatagramRequest<'a> {
             session: SessionKey::from_bytes(session),
             counter: counter_at(bytes, COUNTER),
             wants_answer: bytes[1] & ANSWER != 0,
+            watching: bytes[1] & WATCHING != 0,
             wish,
             bytes,
         })
@@ -173,13 +179,29 @@ pub fn beat(
     counter: Counter,
     wants_answer: bool,
 ) -> [u8; SHORT] {
-    short(BEAT, key, session, counter, wants_answer)
+    short(BEAT, key, session, counter, flags(wants_answer))
+}
+
+/// Writes a beat of a user who watches.
+#[must_use]
+pub fn watching_beat(
+    key: &DatagramKey,
+    session: &SessionKey,
+    counter: Counter,
+    wants_answer: bool,
+) -> [u8; SHORT] {
+    let flags = flags(wants_answer) | WATCHING;
+    short(BEAT, key, session, counter, flags)
+}
+
+fn flags(wants_answer: bool) -> u8 {
+    if wants_answer { ANSWER } else { 0 }
 }
 
 /// Writes a leave. Its answer says [`DatagramStatus::Left`].
 #[must_use]
 pub fn leave(key: &DatagramKey, session: &SessionKey, counter: Counter) -> [u8; SHORT] {
-    short(LEAVE, key, session, counter, true)
+    short(LEAVE, key, session, counter, ANSWER)
 }
 
 fn short(
@@ -187,18 +209,18 @@ fn short(
     key: &DatagramKey,
     session: &SessionKey,
     counter: Counter,
-    wants_answer: bool,
+    flags: u8,
 ) -> [u8; SHORT] {
     let mut bytes = [0; SHORT];
-    bytes[..HEAD].copy_from_slice(&head(kind, session, counter, wants_answer));
+    bytes[..HEAD].copy_from_slice(&head(kind, session, counter, flags));
     key.seal(&mut bytes);
     bytes
 }
 
-fn head(kind: u8, session: &SessionKey, counter: Counter, wants_answer: bool) -> [u8; HEAD] {
+fn head(kind: u8, session: &SessionKey, counter: Counter, flags: u8) -> [u8; HEAD] {
     let mut bytes = [0; HEAD];
     bytes[0] = kind;
-    bytes[1] = if wants_answer { ANSWER } else { 0 };
+    bytes[1] = flags;
     bytes[2..COUNTER].copy_from_slice(session.as_bytes());
     bytes[COUNTER..].copy_from_slice(&counter_bytes(counter));
     bytes
@@ -214,7 +236,7 @@ pub fn hello_to(
     ticket: &str,
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(SHORT + COOKIE + ticket.len());
-    bytes.extend(head(HELLO, session, counter, true));
+    bytes.extend(head(HELLO, session, counter, ANSWER));
     bytes.extend(cookie.0);
     bytes.extend(ticket.as_bytes());
     bytes.extend([0; MAC]);

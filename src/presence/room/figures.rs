@@ -73,10 +73,10 @@ impl RoomFigures {
         self.tally.here()
     }
 
-    /// The viewers on all gateways who are away, as each gateway counts them; never more than the
-    /// number of viewers.
-    pub fn away(&self) -> u64 {
-        self.tally.away().min(self.now().viewers)
+    /// Of this many viewers on all gateways, how many are away, and how many watch, as each gateway
+    /// counts them.
+    pub fn looks_of(&self, viewers: u64) -> ViewerCount {
+        self.tally.looks_of(viewers)
     }
 
     /// Forgets the viewers: the room has ended.
@@ -87,12 +87,12 @@ impl RoomFigures {
 
     // ----------------------------------------------------------------------------------- the peers
 
-    /// Notes news of the peers, with a method of [`RemoteViewers`]. True if the number of viewers
-    /// who are away, or the quality of the figures, changed.
+    /// Notes news of the peers, with a method of [`RemoteViewers`]. True if how many are
+    /// away or watch, or the quality of the figures, changed.
     pub fn note_peers(&self, note: impl FnOnce(&mut RemoteViewers) -> bool) -> bool {
         let changed = note(&mut self.remote.lock());
         if changed {
-            self.tally.set_away_elsewhere(|| self.remote.lock().away());
+            self.tally.set_elsewhere(|| self.remote.lock().sum());
             self.note_peaks();
         }
         changed

@@ -16,6 +16,7 @@ fn shown(at: Moment, figures: Figures) -> Shown {
         at,
         figures,
         away: 0,
+        watching: 0,
         confirmed: 0,
         arrived: Arrived::default(),
         stream: None,

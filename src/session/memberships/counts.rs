@@ -271,6 +271,7 @@ fn counts<'a>(
         as_of: context.core.clock.unix().saturating_sub(age),
         quality: shown.quality,
         away: shown.away,
+        watching: shown.watching,
         confirmed: shown.confirmed,
         joins: shown.arrived.joins,
         leaves: shown.arrived.leaves,

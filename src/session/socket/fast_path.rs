@@ -1,14 +1,14 @@
 //! The path past the codec for nearly all traffic: a heartbeat that arrives alone, the empty Pong
 //! that answers a Ping, and a short message to a client.
 //!
-//! Two frames are recognized by their bytes, once unmasked (RFC 6455, 5.2 and 5.3). The codec
+//! Three frames are recognized by their bytes, once unmasked (RFC 6455, 5.2 and 5.3). The codec
 //! handles everything else, even a heartbeat in two pieces.
 
 use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 use tokio_tungstenite::tungstenite::{Bytes, Message, Utf8Bytes};
 
-use crate::session::messages::HEARTBEAT;
+use crate::session::messages::{HEARTBEAT, WATCHING};
 
 /// The bit of a frame that is its whole message.
 const WHOLE: u8 = 0x80;
@@ -20,12 +20,16 @@ const MASKED: u8 = 0x80;
 /// The message, if the bytes are exactly one of the known frames.
 pub(super) fn decode(bytes: &[u8]) -> Option<Message> {
     const BEAT: [u8; 2] = [WHOLE | TEXT, MASKED | HEARTBEAT.len() as u8];
+    const WATCHING_BEAT: [u8; 2] = [WHOLE | TEXT, MASKED | WATCHING.len() as u8];
     const EMPTY_PONG: [u8; 2] = [WHOLE | PONG, MASKED];
     let (head, rest) = bytes.split_first_chunk::<2>()?;
     let (mask, payload) = rest.split_first_chunk::<4>()?;
     match *head {
         BEAT if is_masked(payload, *mask, HEARTBEAT.as_bytes()) => {
             Some(Message::Text(Utf8Bytes::from_static(HEARTBEAT)))
+        }
+        WATCHING_BEAT if is_masked(payload, *mask, WATCHING.as_bytes()) => {
+            Some(Message::Text(Utf8Bytes::from_static(WATCHING)))
         }
         EMPTY_PONG if payload.is_empty() => Some(Message::Pong(Bytes::new())),
         _ => None,

@@ -17,7 +17,7 @@ use crate::base::keyed_permits::KeyedPermit;
 use crate::base::metrics::Metrics;
 use crate::base::session_key::{ID_LIFE, SessionKey};
 use crate::presence::Room;
-use crate::presence::conn::{Conn, Signals};
+use crate::presence::conn::{Conn, Gaze, Signals};
 use crate::presence::ended_sessions::EndedSessions;
 use crate::presence::queue::Queue;
 use crate::presence::room::Interest;
@@ -567,10 +567,25 @@ impl SocketlessSessions {
 
     /// Notes a beat.
     pub(crate) fn beat(&self, session: &SocketlessSession, way: Way) {
-        session.conn.heard(self.context.core.clock.now());
+        let now = self.context.core.clock.now();
+        session.conn.heard(now);
+        if session.conn.gaze() == Gaze::Watching
+            && let Some(memberships) = session.memberships.lock().as_ref()
+        {
+            memberships.check_watching(now);
+        }
         self.context.core.metrics.heartbeats.inc();
         let beats = &self.context.core.metrics.presence_beats;
         Metrics::count_way(beats, way.label());
+    }
+
+    /// Notes what a beat says of watching.
+    pub(crate) fn note_watching(&self, session: &SocketlessSession, said: Option<bool>) {
+        if said.is_some()
+            && let Some(memberships) = session.memberships.lock().as_ref()
+        {
+            memberships.note_watching(said);
+        }
     }
 
     /// Joins another live, and leaves the former one, on all gateways. The session has another id

@@ -130,6 +130,7 @@ class Rollcall:
         self._room: Room | None = None
         self._watches: dict[str, Watch] = {}
         self._is_away = False
+        self._is_watching = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -254,6 +255,12 @@ class Rollcall:
     def back(self) -> None:
         """The user looks again."""
         self._look_away(False)
+
+    def watching(self, is_watching: bool) -> None:
+        """Whether the picture plays and can be seen. Each heartbeat says so from now on."""
+        self._is_watching = is_watching
+        if self._room is not None and self._connection is not None:
+            self._start(self._connection.watch(is_watching))
 
     async def request(self, message: Message) -> Message:
         """Sends any message as soon as there is a connection; returns its answer."""
@@ -445,6 +452,7 @@ class Rollcall:
                 room.joined.set_result(cast(Joined, joined))
             if self._is_away:
                 await self._tell({"type": "away"})
+            await connection.watch(self._is_watching)
             return
 
     def _refuse(self, room: Room, error: RollcallError) -> None:

@@ -78,6 +78,7 @@ class Connection:
         self._timeout = 15.0
         self._answered_at = since_boot()
         self._answered = asyncio.Event()
+        self._is_watching = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> int:
@@ -175,7 +176,18 @@ class Connection:
             return False
         return True
 
+    async def watch(self, is_watching: bool) -> None:
+        """Says whether the user watches, now if that changed, and with each heartbeat."""
+        if is_watching == self._is_watching:
+            return
+        self._is_watching = is_watching
+        with contextlib.suppress(RollcallError):
+            await self.send({"type": "heartbeat", "watching": is_watching})
+
     async def _send_heartbeat(self) -> None:
+        message: Message = {"type": "heartbeat"}
+        if self._is_watching:
+            message["watching"] = True
         # If the connection has ended, `run` notices.
         with contextlib.suppress(RollcallError):
-            await self.send({"type": "heartbeat"})
+            await self.send(message)

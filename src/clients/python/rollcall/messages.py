@@ -86,6 +86,7 @@ class Counts(Info, Answer):
     as_of: int
     quality: Quality
     away: int
+    watching: int
     confirmed: NotRequired[int]
     joins: int
     leaves: int

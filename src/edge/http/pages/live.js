@@ -290,6 +290,7 @@ export class LiveView {
     say(byId("guests"), counts?.guests ? t("guests", { n: number(counts.guests) }) : "");
     say(byId("peak-viewers"), counts ? t("peak", { n: number(counts.peak_viewers) }) : "");
     say(byId("peak-fans"), counts ? t("peak", { n: number(counts.peak_fans) }) : "");
+    say(byId("watching"), counts?.watching ? t("watching", { n: number(counts.watching) }) : "");
     say(byId("away"), counts?.away ? t("away", { n: number(counts.away) }) : "");
     const rates = counts && open && trust === "exact" ? this.#rates.perMinute(this.#gatewayNow()) : null;
     show("joins", rates && number(rates.joins));

@@ -32,6 +32,10 @@ pub(crate) struct PresenceBeat {
     /// With `live_id`: whether the stream of events tells which friends are in the live.
     #[serde(default)]
     friends: bool,
+    /// Whether the picture plays and can be seen. Whoever has not said so for the timeout is there
+    /// and does not watch.
+    #[serde(default)]
+    watching: Option<bool>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -156,6 +160,7 @@ pub(crate) async fn beat(
     let MaybeObject(beat) = MaybeObject::<PresenceBeat>::from_request(request, &state).await?;
     let session = session(&state, &extensions, claims.clone()).await?;
     state.presences.beat(&session, Way::Http);
+    let watching = beat.watching;
     let mut answer = match beat.live_id {
         Some(live) => {
             let wish = JoinRequest {
@@ -166,6 +171,7 @@ pub(crate) async fn beat(
             let presences = state.presences.clone();
             let switch = async move { presences.switch(&session, &wish).await };
             let joined = run_to_completion(switch).await?;
+            state.presences.note_watching(&session, watching);
             Json(BegunSession::of(&state, &joined)).into_response()
         }
         None => {
@@ -173,6 +179,7 @@ pub(crate) async fn beat(
                 Some(signed) => Renewal::of(&state, signed),
                 None => Renewal::default(),
             };
+            state.presences.note_watching(&session, watching);
             let ack = session.ack().ok_or_else(unknown)?;
             let content = [(header::CONTENT_TYPE, "application/json")];
             (content, renewal.add_to(&ack)).into_response()

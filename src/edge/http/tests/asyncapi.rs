@@ -65,9 +65,9 @@ fn example_of(message: &Value) -> Map<String, Value> {
 fn name_of_client_message(message: &ClientMessage) -> &'static str {
     match message {
         ClientMessage::Join(_) => "join",
-        ClientMessage::Heartbeat => "heartbeat",
-        ClientMessage::LookAway(crate::presence::Away::Gone) => "away",
-        ClientMessage::LookAway(crate::presence::Away::Back) => "back",
+        ClientMessage::Heartbeat { .. } => "heartbeat",
+        ClientMessage::Away => "away",
+        ClientMessage::Back => "back",
         ClientMessage::Leave => "leave",
         ClientMessage::Watch(_) => "watch",
         ClientMessage::Unwatch(_) => "unwatch",
@@ -149,6 +149,7 @@ fn messages_with_everything_and_with_nothing_fit_their_schemas() {
         as_of: 1_732_000_000_123,
         quality: Quality::Exact,
         away: 0,
+        watching: 0,
         confirmed: 0,
         guests: 2,
         joins: 14,
