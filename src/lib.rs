@@ -51,7 +51,7 @@
 //! | what may a client send, and what is it told? | `session/messages.rs` |
 //! | what does a heartbeat do? | `session/heartbeat.rs`; it ends in `presence/conn.rs` |
 //! | why was I disconnected? | `session/close_codes.rs` |
-//! | who is a guest, and how does a guest sign in? | `base/ids.rs`, `auth/guest_token.rs`; `presence/seating.rs`, `presence/sign_ins.rs` |
+//! | who is a guest, and how does a guest sign in? | `auth/guest_token.rs`; `presence/sign_ins.rs` |
 //! | how does a viewer without a WebSocket take part? | `session/socketless/` |
 //! | what do people see in a browser? | `edge/http/pages/` |
 //! | **who is in a live** | |
@@ -63,7 +63,7 @@
 //! | what if the sets are written to, or Redis loses data? | `sync/pass.rs`, `store/redis/scripts/prelude/fences.lua` |
 //! | when do counts update, and how far are they to be trusted? | `dashboards/counts.rs`, `presence/trust.rs` |
 //! | who is kept out of a live? | `presence/bans.rs`, `sync/removals.rs` |
-//! | who is kept out of all, who moderates, which tokens are revoked? | `presence/rules.rs`, told by `features/moderation/` |
+//! | who is kept out of all, who moderates? | `presence/rules.rs`, told by `features/moderation/` |
 //! | whom do other users not see in lists? | `edge/http/hidden.rs` |
 //! | who is online on the platform? | `presence/platform.rs`, `store/online_users.rs` |
 //! | **a live** | |

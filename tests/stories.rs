@@ -127,10 +127,10 @@ mod stories {
     mod tls;
     mod tokens;
     mod uncounted;
-    mod watching;
     mod unheard;
     mod viewer_counts;
     mod viewers;
+    mod watching;
     mod webhooks;
     mod when_redis_is_down;
     mod wrong_input;

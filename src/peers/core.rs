@@ -11,7 +11,7 @@ use crate::presence::absent_streamers::AbsentStreamers;
 use crate::presence::checks::Checks;
 use crate::presence::erasing::ErasingUsers;
 use crate::presence::gateways::Gateways;
-use crate::presence::rules::Rules;
+use crate::presence::rules::KnownRules;
 use crate::store::Store;
 
 /// The settings, the store, the clock, and the state that the tasks of a gateway share.
@@ -28,7 +28,7 @@ pub struct Core {
     /// The users who are being erased: nobody may be one of them.
     pub erasing: ErasingUsers,
     /// Who is banned, who moderates, and whose tokens were revoked.
-    pub rules: Arc<Rules>,
+    pub rules: Arc<KnownRules>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
 }
@@ -42,7 +42,7 @@ impl Core {
     ) -> Self {
         let clock = Clock::start();
         let gateways = Arc::new(Gateways::new(config.lease, config.lease_refresh));
-        let rules: Arc<Rules> = Arc::default();
+        let rules: Arc<KnownRules> = Arc::default();
         let rooms = Rooms::new(config, gateways.own.clone(), rules.clone(), clock);
         let rooms = Arc::new(rooms);
         Self {

@@ -235,7 +235,11 @@ mod tests {
         assert!(peers.heard(&gateway("a"), count(5, 2), 10, &all));
         assert!(!peers.heard(&gateway("a"), count(7, 3), 9, &all));
         assert!(peers.heard(&gateway("b"), count(2, 9), 1, &all));
-        assert_eq!(peers.sum().away, 4, "no more are away than there are viewers");
+        assert_eq!(
+            peers.sum().away,
+            4,
+            "no more are away than there are viewers"
+        );
     }
 
     #[test]

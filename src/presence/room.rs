@@ -29,7 +29,7 @@ use super::own_lease::OwnLease;
 use super::pushed_counts::PushedCounts;
 use super::room_info::RoomInfo;
 use super::room_stream::{RoomStream, ShownStream};
-use super::rules::{Rules, RunningBan};
+use super::rules::{KnownRules, RunningBan};
 use super::sign_ins::SignIns;
 use super::slice::Slice;
 use super::throttle::Shown;
@@ -82,7 +82,7 @@ pub struct RoomTerms {
     pub uniques: bool,
     pub own: Arc<OwnLease>,
     /// Who is banned, who moderates.
-    pub rules: Arc<Rules>,
+    pub rules: Arc<KnownRules>,
     pub clock: Clock,
     /// How long a live that a stream opened outlives it.
     pub stream_grace: Duration,
@@ -120,7 +120,7 @@ pub struct Room {
     stream_grace: Duration,
     /// Whether the gateway counts different users.
     pub uniques: bool,
-    pub rules: Arc<Rules>,
+    pub rules: Arc<KnownRules>,
 }
 
 impl Room {

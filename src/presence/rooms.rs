@@ -15,7 +15,7 @@ use super::own_lease::OwnLease;
 use super::platform::Platform;
 use super::queue::Queue;
 use super::room::{Room, RoomTerms};
-use super::rules::Rules;
+use super::rules::KnownRules;
 use super::slice_ref::SliceRef;
 use crate::base::clock::{Clock, Moment};
 use crate::base::ids::{LiveId, UserId};
@@ -74,7 +74,7 @@ pub enum Installed {
 }
 
 impl Rooms {
-    pub fn new(config: &Config, own: Arc<OwnLease>, rules: Arc<Rules>, clock: Clock) -> Self {
+    pub fn new(config: &Config, own: Arc<OwnLease>, rules: Arc<KnownRules>, clock: Clock) -> Self {
         let now = clock.now();
         let users = if config.track_online {
             Some(Arc::new(Platform::of_users(now)))

@@ -298,7 +298,7 @@ impl RuleSet {
 
 /// The rules that this gateway knows.
 #[derive(Debug)]
-pub struct Rules {
+pub struct KnownRules {
     /// Whether there may be bans. Without any, a join takes no lock; so it is with the others.
     has_bans: AtomicBool,
     has_moderators: AtomicBool,
@@ -319,7 +319,7 @@ pub struct Rules {
     wanted: Notify,
 }
 
-impl Default for Rules {
+impl Default for KnownRules {
     fn default() -> Self {
         Self {
             has_bans: AtomicBool::new(false),
@@ -337,7 +337,7 @@ impl Default for Rules {
     }
 }
 
-impl Rules {
+impl KnownRules {
     // ------------------------------------------------------------------ the questions of the core
 
     /// The ban that keeps a user from the platform.
@@ -658,7 +658,7 @@ mod tests {
 
     #[test]
     fn a_ban_keeps_a_user_out_until_it_ends_by_the_clock_of_the_store() {
-        let rules = Rules::default();
+        let rules = KnownRules::default();
         let [ann, bob, sam] = ["ann", "bob", "sam"].map(user);
         rules.note_store_time(10_000, moment(1_000));
         assert_eq!(rules.ban_by(&sam, &ann, moment(1_000)), None);
@@ -694,7 +694,7 @@ mod tests {
 
     #[test]
     fn tokens_of_before_are_refused_and_later_ones_are_good() {
-        let rules = Rules::default();
+        let rules = KnownRules::default();
         let ann = user("ann");
         assert!(!rules.is_revoked(&ann, None));
         rules.change(&[("r ann".to_owned(), Some("0 5000 -".to_owned()))]);
@@ -705,7 +705,7 @@ mod tests {
 
     #[test]
     fn pages_have_the_running_rules_of_one_list_only() {
-        let rules = Rules::default();
+        let rules = KnownRules::default();
         let sam = user("sam");
         let mut all = RuleSet::default();
         for (name, terms) in [
@@ -747,7 +747,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn joins_wait_for_a_look_that_is_fresh() {
-        let rules = Rules::default();
+        let rules = KnownRules::default();
         assert!(
             rules.are_known() && !rules.are_stale(moment(9_999)),
             "nothing reads them"

@@ -1,7 +1,6 @@
 //! Joins a live: what every session must pass, with a socket or without one, before it takes a seat.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::context::SessionContext;
 use super::memberships::Memberships;
@@ -59,13 +58,6 @@ pub(super) fn refuse_erased(context: &SessionContext, user: &UserId) -> Result<(
     Ok(())
 }
 
-/// Refuses a user who was removed from the live, and may not come back for this long.
-pub(super) fn banned(live: &LiveId, left: Duration) -> Refusal {
-    let left = left.as_millis().div_ceil(1_000);
-    let message = format!("removed from live {live}; it cannot be joined for {left} s");
-    Refusal::new(ErrorCode::Banned, message)
-}
-
 /// Waits until the rules of moderation are known as the store has them, if the store answers. Only
 /// after an outage or a long stall of the process is there anything to wait for.
 pub(super) async fn know_rules(context: &SessionContext) -> Result<(), Refusal> {
@@ -86,7 +78,7 @@ pub(super) fn take_seat(
     let live = &wish.live;
     match memberships.join(room) {
         Ok(()) => {}
-        Err(NoSeat::Banned(left)) => return Err(banned(live, left)),
+        Err(NoSeat::Banned(left)) => return Err(Refusal::removed(live, left)),
         Err(NoSeat::KeptOut(ban)) => return Err(Refusal::kept_out(&ban)),
         Err(NoSeat::Crowded) => {
             let message = format!("too many join live {live} at once; try again");

@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::auth::claims::TokenClaims;
 use crate::auth::permissions::{Action, Caller, permission};
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, millis};
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
@@ -22,7 +22,6 @@ use crate::presence::room::{Ended, Interest};
 use crate::presence::{Fan, Member, NoSeat, Room};
 use crate::session::close_codes::Close;
 use crate::session::context::SessionContext;
-use crate::session::joining;
 use crate::session::messages::{Refusal, ServerMessage, UserRights};
 use crate::store::{Figures, LiveRecord};
 
@@ -395,7 +394,7 @@ impl Memberships {
             match room.sign_in(&guest, &conn, now) {
                 Ok(member) => self.moved(&guest, &conn, member),
                 Err(NoSeat::Banned(left)) => {
-                    return Err(joining::banned(&room.record.live, left));
+                    return Err(Refusal::removed(&room.record.live, left));
                 }
                 Err(NoSeat::KeptOut(ban)) => return Err(Refusal::kept_out(&ban)),
                 // The signal that tells of the end, or of the removal, is on its way.

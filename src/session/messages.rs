@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -17,13 +18,13 @@ use crate::base::ids::{Epoch, GatewayId, InvalidId, LiveId, UserId};
 use crate::base::json_error;
 use crate::base::secret::Secret;
 use crate::base::socket_id::SocketId;
+use crate::presence::Fan;
 use crate::presence::acks::CachedAcks;
 use crate::presence::figures::Figures;
 use crate::presence::figures::Quality;
 use crate::presence::room_info::KnownInfo;
 use crate::presence::room_stream::ShownStream;
 use crate::presence::rules::RunningBan;
-use crate::presence::Fan;
 use crate::store::{CloseReason, Info, LiveRecord};
 
 #[derive(Debug)]
@@ -153,6 +154,13 @@ impl Refusal {
             message: message.into(),
             ban: None,
         }
+    }
+
+    /// A moderator removed the user from the live, and the ban runs for so long.
+    pub(crate) fn removed(live: &LiveId, left: Duration) -> Self {
+        let left = left.as_millis().div_ceil(1_000);
+        let message = format!("removed from live {live}; it cannot be joined for {left} s");
+        Self::new(ErrorCode::Banned, message)
     }
 
     /// A ban of the platform or of the streamer keeps the user out.
@@ -859,7 +867,10 @@ mod tests {
         for id in [r#""a\"b""#, "7", "-1.50", "18446744073709551616", "1e3"] {
             let message = format!(r#" {{"type":"heartbeat","id":{id},"more":[1]}}"#);
             let (echo, request) = parse(&message);
-            assert!(matches!(request, Ok(ClientMessage::Heartbeat)));
+            assert!(matches!(
+                request,
+                Ok(ClientMessage::Heartbeat { watching: None })
+            ));
             let text = ServerMessage::Error {
                 code: "x",
                 message: "y",

@@ -75,7 +75,7 @@ async fn what_a_gateway_says_fits_the_types_of_the_package() {
                        import type { components } from \"./messages.js\";\n\
                        type Said = components[\"schemas\"];\n"
         .to_owned();
-    assert_eq!(said.len(), 12, "{said:?}");
+    assert_eq!(said.len(), 13, "{said:?}");
     for (name, schema) in &said {
         program += &format!(
             "export const {name} = (said: Said[\"{schema}\"]): Events[\"{name}\"] => said;\n"

@@ -84,7 +84,13 @@ fn the_document_on_security_has_a_row_for_everything_that_is_signed() {
     let labels: Vec<&str> = labels
         .filter_map(|rest| Some(rest.split_once('"')?.0))
         .collect();
-    let used = ["session ids", "datagrams", "session keys", "tickets"];
+    let used = [
+        "session ids",
+        "guests",
+        "datagrams",
+        "session keys",
+        "tickets",
+    ];
     assert_eq!(labels, used);
 }
 

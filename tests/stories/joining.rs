@@ -41,7 +41,7 @@ on_both_stores! {
         world.open("42").await;
         let mut first = world.viewer("u1").await;
         let joined = first.join("42").await;
-        assert_eq!(fields(&joined), BTreeSet::from(["fans", "live_id", "streamer_id", "type", "viewers"]));
+        assert_eq!(fields(&joined), BTreeSet::from(["fans", "guests", "live_id", "streamer_id", "type", "viewers"]));
         assert_eq!(joined["streamer_id"], "s1");
         assert_eq!(joined["viewers"], 1);
         assert_eq!(joined["fans"], 0);
@@ -58,7 +58,7 @@ on_both_stores! {
         world.follow(&["u1"]).await;
         let mut viewer = world.viewer_in("u1", "42").await;
         let ack = viewer.heartbeat_json().await;
-        assert_eq!(fields(&ack), BTreeSet::from(["fan", "fans", "heartbeat_ms", "live_id", "type", "viewers"]));
+        assert_eq!(fields(&ack), BTreeSet::from(["fan", "fans", "guests", "heartbeat_ms", "live_id", "type", "viewers"]));
         assert_eq!(ack["live_id"], "42");
         assert_eq!(ack["heartbeat_ms"], 400);
         world.acks_become(&mut viewer, Some(true), 1, 1).await;

@@ -13,7 +13,9 @@ use crate::support::viewer::Viewer;
 const SOON: Duration = Duration::from_millis(800);
 
 async fn says(viewer: &mut Viewer, watching: bool) {
-    viewer.say(json!({"type": "heartbeat", "watching": watching})).await;
+    viewer
+        .say(json!({"type": "heartbeat", "watching": watching}))
+        .await;
     viewer.expect("heartbeat_ack").await;
 }
 

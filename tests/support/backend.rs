@@ -2,11 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::wait::PATIENCE;
+
+/// How long an idle connection is used again. The gateway closes idle ones after some seconds, and a
+/// request that is sent at that moment would be lost.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// A client of the HTTP API.
 #[derive(Debug, Clone)]
@@ -38,6 +43,7 @@ impl Backend {
         let http = reqwest::Client::builder()
             .no_proxy()
             .timeout(PATIENCE)
+            .pool_idle_timeout(IDLE)
             .build()
             .unwrap();
         Self { addr, http }

@@ -11,13 +11,13 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use super::changes::RuleChanges;
-use super::store::{EndReply, LONGEST_REASON, LiftRule, PutReply, PutRule, REVOKED_KEPT, RuleEnd};
+use super::store::{EndReply, LONGEST_REASON, LiftRule, PutReply, PutRule, REVOKED_KEPT};
 use crate::auth::permissions::Action;
 use crate::base::actor::Actor;
 use crate::base::ids::UserId;
 use crate::edge::fields::FieldPlace;
 use crate::edge::http::authorization::{AsModerator, CalledBy};
-use crate::edge::http::bounded::{Text, Whole, Within};
+use crate::edge::http::bounded::{Text, Within};
 use crate::edge::http::paging::{Listing, Page, Paging, paging_query};
 use crate::edge::http::problem::{Problem, ProblemKind, refusals};
 use crate::edge::http::requests::{InPath, MaybeObject, run_to_completion};
@@ -38,16 +38,13 @@ type LastingSeconds = Within<1, { LONGEST_BAN }>;
 
 type BanReason = Text<0, { LONGEST_REASON }>;
 
-/// How long a user is banned, and why. With neither `ban_s` nor `ban_ends_at` the ban has no end.
+/// How long a user is banned, and why.
 #[derive(Default, Deserialize, ToSchema)]
 #[schema(example = json!({"ban_s": 86_400, "reason": "insults"}))]
 pub(crate) struct BanWish {
-    /// For how many seconds.
+    /// For how many seconds; without it, the ban has no end.
     #[schema(inline)]
     ban_s: Option<LastingSeconds>,
-    /// Until when, in Unix milliseconds.
-    #[schema(inline)]
-    ban_ends_at: Option<Whole>,
     /// Why. The user is told, and so are those who may list the bans.
     #[schema(inline)]
     reason: Option<BanReason>,
@@ -170,36 +167,20 @@ refusals!(
 refusals!(ListRefused = InvalidId, Forbidden, StoreUnavailable);
 
 impl BanWish {
-    /// When the ban is to end. A moderator's ends after `most` at the latest.
-    fn end(&self, state: &AppState, most: Option<Duration>) -> Result<RuleEnd, Problem> {
-        let at = |field: &str| FieldPlace::Body(format!("/{field}"));
-        let now = state.core.rules.store_time(state.core.clock.now());
-        let (end, length, field) = match (&self.ban_s, &self.ban_ends_at) {
-            (Some(_), Some(_)) => {
-                let detail = "give ban_s or ban_ends_at, not both";
-                return Err(Problem::new(ProblemKind::BadMessage, detail).at(at("ban_ends_at")));
-            }
-            (Some(seconds), None) => {
-                let length = Duration::from_secs(seconds.0);
-                (RuleEnd::After(length), length, "ban_s")
-            }
-            (None, Some(until)) if until.0 <= now => {
-                let detail = "must be in the future";
-                return Err(Problem::new(ProblemKind::BadMessage, detail).at(at("ban_ends_at")));
-            }
-            (None, Some(until)) => {
-                let length = Duration::from_millis(until.0 - now);
-                (RuleEnd::At(until.0), length, "ban_ends_at")
-            }
-            (None, None) => return Ok(most.map_or(RuleEnd::Never, RuleEnd::After)),
-        };
+    /// How long the ban is to last. A moderator's lasts `most` at the longest.
+    fn length(&self, most: Option<Duration>) -> Result<Option<Duration>, Problem> {
+        let wished = self
+            .ban_s
+            .as_ref()
+            .map(|seconds| Duration::from_secs(seconds.0));
         match most {
-            Some(most) if length > most => {
+            Some(most) if wished > Some(most) => {
                 let seconds = most.as_secs();
                 let detail = format!("a moderator bans for at most {seconds} s");
-                Err(Problem::new(ProblemKind::Forbidden, detail).at(at(field)))
+                let place = FieldPlace::Body("/ban_s".to_owned());
+                Err(Problem::new(ProblemKind::Forbidden, detail).at(place))
             }
-            _ => Ok(end),
+            _ => Ok(wished.or(most)),
         }
     }
 }
@@ -297,7 +278,7 @@ pub(crate) async fn ban_from_streamer(
         return Err(forbidden("a moderator cannot ban another moderator"));
     }
     let most = moderator.map(|_| state.core.config.moderator_ban);
-    let end = wish.end(&state, most)?;
+    let lasts = wish.length(most)?;
     let list = RuleList::StreamerBans(&streamer);
     let now = state.core.clock.now();
     if rules.count(list, MAX_STREAMER_BANS, now) >= MAX_STREAMER_BANS {
@@ -309,7 +290,7 @@ pub(crate) async fn ban_from_streamer(
             streamer,
             user: user.clone(),
         },
-        end,
+        lasts,
         by,
         reason: wish.reason.map(|reason| reason.0).unwrap_or_default(),
         as_moderator: most.is_some(),
@@ -381,7 +362,7 @@ pub(crate) async fn ban_from_platform(
 ) -> Result<Json<LastingBan>, Problem> {
     let rule = PutRule {
         name: RuleName::Ban(user.clone()),
-        end: wish.end(&state, None)?,
+        lasts: wish.length(None)?,
         by,
         reason: wish.reason.map(|reason| reason.0).unwrap_or_default(),
         as_moderator: false,
@@ -442,7 +423,7 @@ pub(crate) async fn revoke_tokens(
 ) -> Result<Json<RevokedTokens>, Problem> {
     let rule = PutRule {
         name: RuleName::Revoked(user_id.clone()),
-        end: RuleEnd::After(REVOKED_KEPT),
+        lasts: Some(REVOKED_KEPT),
         by,
         reason: String::new(),
         as_moderator: false,
@@ -455,7 +436,8 @@ pub(crate) async fn revoke_tokens(
 }
 
 /// Which tokens of a user are refused
-#[utoipa::path(get, path = "/v1/users/{user_id}/tokens/revoked", operation_id = "get_revoked_tokens", tag = "moderation",
+#[utoipa::path(get, path = "/v1/users/{user_id}/tokens/revoked", operation_id = "get_revoked_tokens",
+    tag = "moderation",
     params(("user_id" = UserId, Path, description = "Whose tokens", example = "u1")),
     responses((status = 200, description = "Those issued before this time", body = RevokedTokens), ListRefused))]
 pub(crate) async fn revoked_tokens(
@@ -504,7 +486,7 @@ pub(crate) async fn put_moderator(
     }
     let rule = PutRule {
         name: RuleName::Moderator { streamer, user },
-        end: RuleEnd::Never,
+        lasts: None,
         by,
         reason: String::new(),
         as_moderator: false,

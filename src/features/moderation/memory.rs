@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use async_trait::async_trait;
 
 use super::store::{
-    EndReply, LIFTED_KEPT, LiftRule, PutReply, PutRule, RuleEnd, RuleStore, RulesPage, RulesPlace,
+    EndReply, LIFTED_KEPT, LiftRule, PutReply, PutRule, RuleStore, RulesPage, RulesPlace,
     is_by_moderator, names_user,
 };
 use crate::base::actor::Actor;
@@ -136,11 +136,7 @@ impl RuleStore for MemoryStore {
             return Ok(PutReply::Kept);
         };
         let terms = RuleTerms {
-            until: match wish.end {
-                RuleEnd::Never => None,
-                RuleEnd::After(length) => Some(now.saturating_add(millis(length))),
-                RuleEnd::At(time) => Some(time),
-            },
+            until: wish.lasts.map(|lasts| now.saturating_add(millis(lasts))),
             at: now,
             by: wish.by.clone(),
             reason: (!wish.reason.is_empty()).then(|| wish.reason.clone()),

@@ -7,7 +7,7 @@ use fred::types::Value;
 
 use super::scripts;
 use super::store::{
-    EndReply, LIFTED_KEPT, LiftRule, PutReply, PutRule, RuleEnd, RuleStore, RulesPage, RulesPlace,
+    EndReply, LIFTED_KEPT, LiftRule, PutReply, PutRule, RuleStore, RulesPage, RulesPlace,
     streamer_of,
 };
 use crate::base::actor::Actor;
@@ -50,11 +50,6 @@ impl RedisCalls {
 #[async_trait]
 impl RuleStore for RedisCalls {
     async fn put_rule(&self, wish: &PutRule) -> StoreResult<PutReply> {
-        let end = match wish.end {
-            RuleEnd::Never => "0".to_owned(),
-            RuleEnd::After(length) => format!("+{}", millis(length)),
-            RuleEnd::At(time) => time.to_string(),
-        };
         let args = args![
             "put",
             new_name(),
@@ -62,7 +57,7 @@ impl RuleStore for RedisCalls {
             guard(&wish.name, wish.as_moderator),
             0,
             wish.name,
-            end,
+            wish.lasts.map_or(0, millis),
             actor(wish.by.as_ref()),
             wish.reason
         ];

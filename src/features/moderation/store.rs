@@ -35,24 +35,13 @@ pub const RESTORED_AT_ONCE: usize = 250;
 /// The longest reason, in characters.
 pub const LONGEST_REASON: usize = 200;
 
-/// When a rule is to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RuleEnd {
-    /// Never.
-    Never,
-    /// After this time from now on, by the store's clock.
-    After(Duration),
-    /// At this time of the store.
-    At(UnixMillis),
-}
-
 /// A request to make a rule, in the place of one of the same name.
 #[derive(Debug, Clone)]
 pub struct PutRule {
     /// What it is about.
     pub name: RuleName,
-    /// When it ends.
-    pub end: RuleEnd,
+    /// How long it holds from now on; `None`: for ever.
+    pub lasts: Option<Duration>,
     /// Who asks for it.
     pub by: Option<Actor>,
     /// A text for people, of one line, at most [`LONGEST_REASON`] characters; empty is none.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::keeper::RuleKeeper;
-use super::store::{LiftRule, PutReply, PutRule, RULES_PAGE, RuleEnd, RuleStore};
+use super::store::{LiftRule, PutReply, PutRule, RULES_PAGE, RuleStore};
 use crate::base::ids::UserId;
 use crate::config::Config;
 use crate::presence::conn::{Conn, Signals};
@@ -24,7 +24,7 @@ fn ban(id: &str) -> RuleName {
 async fn make(store: &FaultyStore, name: RuleName) {
     let wish = PutRule {
         name,
-        end: RuleEnd::Never,
+        lasts: None,
         by: None,
         reason: String::new(),
         as_moderator: false,

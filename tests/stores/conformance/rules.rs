@@ -8,7 +8,7 @@ use std::time::Duration;
 use rollcall::base::actor::Actor;
 use rollcall::base::identity::Role;
 use rollcall::features::moderation::store::{
-    EndReply, LiftRule, PutReply, PutRule, RULES_PAGE, RuleEnd, RulesPage, RulesPlace,
+    EndReply, LiftRule, PutReply, PutRule, RULES_PAGE, RulesPage, RulesPlace,
 };
 use rollcall::presence::rules::{RuleName, RuleTerms};
 
@@ -43,7 +43,7 @@ fn bearer(role: Role, n: usize) -> Option<Actor> {
 fn wish(name: RuleName) -> PutRule {
     PutRule {
         name,
-        end: RuleEnd::Never,
+        lasts: None,
         by: None,
         reason: String::new(),
         as_moderator: false,
@@ -106,7 +106,7 @@ async fn changes_are_numbered_and_read_from_a_number_on(store: Arc<dyn WholeStor
 
 async fn a_rule_says_who_made_it_and_why(store: Arc<dyn WholeStore>) {
     let rule = PutRule {
-        end: RuleEnd::After(LONG),
+        lasts: Some(LONG),
         by: bearer(Role::Viewer, 7),
         reason: "much  noise: ä".to_owned(),
         ..wish(ban(1))
@@ -122,7 +122,7 @@ async fn a_rule_says_who_made_it_and_why(store: Arc<dyn WholeStore>) {
     );
     assert!(terms.at <= page.at);
     let later = PutRule {
-        end: RuleEnd::At(terms.at + 99_000),
+        lasts: Some(Duration::from_secs(99)),
         ..wish(ban(1))
     };
     let (_, terms) = put(&store, later).await;
@@ -185,7 +185,7 @@ async fn a_moderator_leaves_alone_what_others_made(store: Arc<dyn WholeStore>) {
 
 async fn what_is_over_is_dropped_and_can_be_made_again(store: Arc<dyn WholeStore>) {
     let short = PutRule {
-        end: RuleEnd::After(Duration::from_millis(30)),
+        lasts: Some(Duration::from_millis(30)),
         ..wish(ban(1))
     };
     put(&store, short).await;

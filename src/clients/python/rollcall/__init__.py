@@ -19,6 +19,7 @@ from .messages import (
     Stream,
     Unwatched,
     Welcome,
+    You,
 )
 from .rules import RollcallError
 
@@ -41,4 +42,5 @@ __all__ = [
     "Stream",
     "Unwatched",
     "Welcome",
+    "You",
 ]

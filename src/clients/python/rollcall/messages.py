@@ -123,6 +123,14 @@ class Closed(Answer):
     duration_ms: NotRequired[int]
 
 
+class You(TypedDict):
+    """What the user may do in the joined live has changed."""
+
+    type: Literal["you"]
+    live_id: str
+    moderator: bool
+
+
 class Left(Answer):
     """The client is in no live any more."""
 

@@ -168,8 +168,8 @@ pub(crate) async fn beat(
                 counts: false,
                 friends: beat.friends,
             };
-            let presences = state.presences.clone();
-            let switch = async move { presences.switch(&session, &wish).await };
+            let (presences, switching) = (state.presences.clone(), session.clone());
+            let switch = async move { presences.switch(&switching, &wish).await };
             let joined = run_to_completion(switch).await?;
             state.presences.note_watching(&session, watching);
             Json(BegunSession::of(&state, &joined)).into_response()

@@ -5,7 +5,7 @@
 --       3 how long the rest of a lifted rule stays, ms
 --       4 put, lift: the actor whose ban a moderator must leave as it is, or empty if the caller is no moderator;
 --         restore: the name of the rules that the caller knows  5 restore: the last number that the caller knows
---       then for each rule its name, and put: its end, as 0 for none, a time, or + and its length in ms; by whom; why;
+--       then for each rule its name, and put: how long it holds, in ms, 0 for ever; by whom; why;
 --       restore: what it says
 -- Returns  {'done', whether the rule was there, the time, its end} | {'kept'}
 local how, now = ARGV[1], (clock())
@@ -67,9 +67,8 @@ if how == 'put' or how == 'lift' then
   end
   local ends = '0'
   if how == 'put' then
-    ends = ARGV[7]
-    if string.sub(ends, 1, 1) == '+' then
-      ends = whole(now + tonumber(string.sub(ends, 2)))
+    if ARGV[7] ~= '0' then
+      ends = whole(now + tonumber(ARGV[7]))
     end
     local why = ARGV[9] ~= '' and ' ' .. ARGV[9] or ''
     note(rule, ends .. ' ' .. whole(now) .. ' ' .. ARGV[8] .. why)
