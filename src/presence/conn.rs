@@ -6,7 +6,7 @@
 //! for a slow client, and the task reads the newest state when it runs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 use std::task::Waker;
 
 use arc_swap::ArcSwapOption;
@@ -100,9 +100,8 @@ pub struct Conn {
     phase: AtomicU8,
     /// How the user looks at the live, as the client says.
     gaze: AtomicU8,
-    /// Until when a client that said `watching` is believed, in tenths of a second of the gateway's
-    /// clock.
-    watches_until: AtomicU32,
+    /// Until when a client that said `watching` is believed.
+    watches_until: AtomicMoment,
     waker: AtomicWaker,
 }
 
@@ -117,7 +116,7 @@ impl Conn {
             signals: AtomicU16::new(0),
             phase: AtomicU8::new(ConnPhase::Open as u8),
             gaze: AtomicU8::new(Gaze::Here as u8),
-            watches_until: AtomicU32::new(0),
+            watches_until: AtomicMoment::new(Moment::START),
             waker: AtomicWaker::new(),
         }
     }
@@ -128,7 +127,7 @@ impl Conn {
         Self {
             socket_id: self.socket_id,
             gaze: AtomicU8::new(self.gaze() as u8),
-            watches_until: AtomicU32::new(self.watches_until.load(Ordering::Relaxed)),
+            watches_until: AtomicMoment::new(self.watches_until.load()),
             ..Self::new(identity, now)
         }
     }
@@ -244,14 +243,12 @@ impl Conn {
 
     /// Notes until when the client is believed that the user watches.
     pub(crate) fn believe_until(&self, until: Moment) {
-        let tenths = u32::try_from(until.as_millis() / 100).unwrap_or(u32::MAX);
-        self.watches_until.store(tenths, Ordering::Relaxed);
+        self.watches_until.store(until);
     }
 
     /// Whether it is too long ago that the client said that the user watches.
     pub(crate) fn has_stopped_saying(&self, now: Moment) -> bool {
-        let until = self.watches_until.load(Ordering::Relaxed);
-        now.as_millis() / 100 > u64::from(until)
+        now > self.watches_until.load()
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -280,10 +277,10 @@ mod tests {
     use super::*;
     use crate::testing;
 
-    /// Pinned so that a growth is noticed: every viewer has one, in an allocation of 96 bytes.
+    /// Pinned so that a growth is noticed: every viewer has one, in an allocation of 112 bytes.
     #[test]
     fn the_shared_part_of_a_socket_stays_small() {
-        assert_eq!(size_of::<Conn>(), 80);
+        assert_eq!(size_of::<Conn>(), 88);
     }
 
     #[test]
