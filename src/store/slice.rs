@@ -160,6 +160,11 @@ impl StoredSlice {
     /// Forgets all claims and entries, but not the public sets. Every gateway finds that its entry
     /// is gone, and says again whom it holds.
     fn forget(&mut self, known: SliceSize, now: UnixMillis) {
+        let shown = if known.version > self.counted.version {
+            known
+        } else {
+            self.counted.size(false)
+        };
         self.who = ByHash::default();
         self.entries.clear();
         self.counted = SliceCounts {
@@ -170,6 +175,8 @@ impl StoredSlice {
             rebuild: Some(Rebuild {
                 users: Some(0),
                 since: now,
+                fans: shown.fans,
+                guests: shown.guests,
             }),
             ..SliceCounts::default()
         };

@@ -115,7 +115,7 @@ pub struct SliceSize {
     /// The number of members: how many came and did not leave. In a rebuild this number stands
     /// still.
     pub card: u64,
-    /// The fans among them, by the claims.
+    /// The fans among them, by the claims. This number and the next stand still as well.
     pub fans: u64,
     /// The guests among them, by the claims. The public sets do not have them.
     pub guests: u64,

@@ -25,11 +25,11 @@ use crate::store::{
 /// nothing else meanwhile.
 const PASS_PAGE: usize = 500;
 
-/// The arguments for the state of a slice that a gateway knows: its version, and the joins and
-/// leaves up to that version.
+/// The arguments for the state of a slice that a gateway knows: its version, the joins and leaves up
+/// to that version, the fans and the guests.
 fn known_args(known: SliceSize) -> Vec<Value> {
     let Arrived { joins, leaves } = known.arrived();
-    args![known.version, joins, leaves]
+    args![known.version, joins, leaves, known.fans, known.guests]
 }
 
 /// `form` is the form of the ids of users seen; see [`RedisCalls::seen_form`].

@@ -36,6 +36,9 @@ pub(crate) struct Rebuild {
     pub(crate) users: Option<u64>,
     /// When it began.
     pub(crate) since: UnixMillis,
+    /// The fans and the guests before it, which gateways are told until it ends.
+    pub(crate) fans: u64,
+    pub(crate) guests: u64,
 }
 
 impl SliceCounts {
@@ -106,10 +109,14 @@ impl SliceCounts {
     }
 
     pub(crate) fn size(&self, differs: bool) -> SliceSize {
+        let (fans, guests) = match self.rebuild {
+            Some(rebuild) => (rebuild.fans, rebuild.guests),
+            None => (self.fans, self.guests),
+        };
         SliceSize {
             card: self.card(),
-            fans: self.fans,
-            guests: self.guests,
+            fans,
+            guests,
             leaves: self.arrived.leaves,
             version: self.version,
             incarnation: self.incarnation,

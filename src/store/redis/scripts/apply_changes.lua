@@ -9,8 +9,8 @@
 --       7 lifetime, s  8 lifetime of sessions, s  9 lifetime of the totals, s
 --       10 text | u32 of the users of the platform, otherwise empty  11 1 if the slice counts different users, or empty
 --       12 the newest version of the slice in this epoch that the gateway knows, or 0  13 how many members came by then
---       14 how many left  15 count of joins of users who are no fans  16 count of joins of fans  17 count of leaves
---       18… joins, fans last; then leaves; then for each join, if it is a live, since when the user is there, ms, or,
+--       14 how many left  15 fans  16 guests  17 count of joins of users who are no fans  18 count of joins of fans
+--       19 count of leaves  20… joins, fans last; then leaves; then for each join, if it is a live, since when the user is there, ms, or,
 --       if it is the platform, the lives with commas between; then, if the gateway knows when the users who leave were
 --       there last, as many times in ms
 -- Returns  {'done', SIZE…} | {'over'} | {'late', now in ms} | {'refused', number of the entry or empty, SIZE… if the
@@ -106,10 +106,10 @@ else
 end
 
 -- 5. The claims. The script decides everything before it writes anything.
-local before = 17
-local last_viewer = before + tonumber(ARGV[15])
-local last_join = last_viewer + tonumber(ARGV[16])
-local last_leave = last_join + tonumber(ARGV[17])
+local before = 19
+local last_viewer = before + tonumber(ARGV[17])
+local last_join = last_viewer + tonumber(ARGV[18])
+local last_leave = last_join + tonumber(ARGV[19])
 local last_note = is_of_streamers and last_leave or last_leave + last_join - before
 local joins, users = { unpack(ARGV, before + 1, last_join) }, { unpack(ARGV, before + 1, last_leave) }
 local old_values = begins and {} or claims_on(keys.who, users)

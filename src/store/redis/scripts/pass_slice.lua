@@ -8,7 +8,7 @@
 --       6 text | u32 of the users of the platform, otherwise empty  7 lifetime, s  8 lifetime of the totals, s
 --       9 the incarnation in which somebody else wrote an entry, or empty
 --       10 the newest version of the slice in this epoch that the gateway knows, or 0  11 how many members came by then
---       12 how many left, then for each dead gateway: gateway, when it was heard last, ms
+--       12 how many left  13 fans  14 guests, then for each dead gateway: gateway, when it was heard last, ms
 -- Returns  {what the next call looks through or empty, its cursor, claims of dead gateways that were taken out, strays,
 --          missing, SIZE…}, or nothing if the slice does not belong to this epoch, or the epoch is closed
 local epoch, phase, cursor, form, known = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[6], known_from(10)
@@ -39,7 +39,7 @@ redis.call('SREM', keys.members, '')
 -- 2. The entries of the dead.
 -- Calls `act` with the entry of each dead gateway that has one: the gateway, its token, and whether it is marked.
 local function each_dead(act)
-  for i = 13, #ARGV, 2 do
+  for i = 15, #ARGV, 2 do
     local entry = redis.call('HGET', keys.gateways, ARGV[i])
     if entry then
       local token, number = read_entry(entry)
@@ -98,7 +98,7 @@ end
 local function dead_claims()
   local living, dead = read_tokens(keys.gateways)
   local heard, last_here = {}, nil
-  for i = 13, #ARGV, 2 do
+  for i = 15, #ARGV, 2 do
     heard[ARGV[i]] = tonumber(ARGV[i + 1])
   end
   local function drop(token)

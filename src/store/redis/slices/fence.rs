@@ -31,19 +31,21 @@ pub(crate) fn read_counted(answer: Value) -> StoreResult<(Option<Fence>, SliceCo
 }
 
 /// Reads `<epoch>:<version>:<incarnation>:<joins>-<leaves>:<fans>:<entries>:<last token>`, with
-/// `-<guests>` behind the fans if there are any, and `:<users with a claim>:<since>` at the end in a
-/// rebuild.
+/// `-<guests>` behind the fans if there are any, and `:<users with a claim>:<since>:<fans>:<guests>`
+/// at the end in a rebuild.
 fn read_open(text: &str) -> Option<(Fence, SliceCounts)> {
     let words: Vec<&str> = text.split(':').collect();
     let (counts, rebuild) = words.split_at_checked(7)?;
     let rebuild = match rebuild {
         [] => None,
-        [users, since] => Some(Rebuild {
+        [users, since, fans, guests] => Some(Rebuild {
             users: match *users {
                 "-1" => None,
                 users => Some(users.parse().ok()?),
             },
             since: since.parse().ok()?,
+            fans: fans.parse().ok()?,
+            guests: guests.parse().ok()?,
         }),
         _ => return None,
     };
@@ -97,9 +99,11 @@ mod tests {
         let size = counted.size(false);
         assert_eq!((size.card, size.differs, size.rebuild), (5, false, false));
 
-        let (_, again) = read("open:5:17:12:9-4:3:2:8:4:1700000000000").unwrap();
+        let (_, again) = read("open:5:17:12:9-4:3:2:8:4:1700000000000:7:1").unwrap();
         assert!(again.fits(4) && !again.fits(5) && again.size(true).rebuild);
-        let (_, spoiled) = read("open:5:17:12:9-4:3:2:8:-1:1700000000000").unwrap();
+        let shown = again.size(true);
+        assert_eq!((shown.card, shown.fans, shown.guests), (5, 7, 1));
+        let (_, spoiled) = read("open:5:17:12:9-4:3:2:8:-1:1700000000000:7:0").unwrap();
         assert!(!spoiled.fits(5) && spoiled.size(false).rebuild);
 
         let with_guests = SliceCounts {

@@ -6,8 +6,9 @@
 
 -- Returns a fence with zeros. The scripts count, over all gateways, how many users got their first claim (`joins`) and
 -- how many lost their last one (`leaves`), the users of whom a claim says that they are fans, the guests with a claim,
--- the fields of the hash of entries, and the tokens that they gave away. In a rebuild, `joins` and `leaves` stand still, and `rebuild` says since
--- when it lasts, ms, and on how many users there are claims; -1 if somebody else wrote during the rebuild.
+-- the fields of the hash of entries, and the tokens that they gave away. In a rebuild, `joins` and `leaves` stand still,
+-- and `rebuild` says since when it lasts, ms, on how many users there are claims (-1 if somebody else wrote during the
+-- rebuild), and how many fans and guests there were before, which gateways are told meanwhile.
 local function new_fence(phase, epoch, version)
   return {
     phase = phase, epoch = epoch, version = version, incarnation = 0, joins = 0, leaves = 0, fans = 0, guests = 0,
@@ -17,7 +18,7 @@ end
 
 -- Reads a fence. An open one is
 -- 'open:<epoch>:<version>:<incarnation>:<joins>-<leaves>:<fans>:<entries>:<last token>', with '-<guests>' behind the
--- fans if there are any, and ':<users with a claim>:<since>' at the end in a rebuild. A closed one is
+-- fans if there are any, and ':<users with a claim>:<since>:<fans>:<guests>' at the end in a rebuild. A closed one is
 -- 'closed:<epoch>:<joins>-<leaves>:<different viewers>:<different fans>'. Without a fence, and with one that no script
 -- wrote, `phase` is nil.
 local function read_fence(key)
@@ -27,13 +28,16 @@ local function read_fence(key)
   end
   local epoch, version, incarnation, joins, leaves, fans, guests, entries, last_token, rest =
     string.match(value, '^open:(%d+):(%d+):(%d+):(%d+)%-(%d+):(%d+)%-?(%d*):(%d+):(%d+)(.*)$')
-  local claimed, since = string.match(rest or '', '^:(%-?%d+):(%d+)$')
+  local claimed, since, shown_fans, shown_guests = string.match(rest or '', '^:(%-?%d+):(%d+):(%d+):(%d+)$')
   if claimed or rest == '' then
     return {
       phase = 'open', epoch = tonumber(epoch), version = tonumber(version), incarnation = tonumber(incarnation),
       joins = tonumber(joins), leaves = tonumber(leaves), fans = tonumber(fans), guests = tonumber(guests) or 0,
       entries = tonumber(entries), last_token = tonumber(last_token),
-      rebuild = claimed and { claimed = tonumber(claimed), since = tonumber(since) },
+      rebuild = claimed and {
+        claimed = tonumber(claimed), since = tonumber(since), fans = tonumber(shown_fans),
+        guests = tonumber(shown_guests),
+      },
     }
   end
   local unique_viewers, unique_fans
@@ -60,7 +64,8 @@ local function write_fence(key, fence, lifetime)
   local value = string.format('open:%.0f:%.0f:%.0f:%.0f-%.0f:%.0f%s:%.0f:%.0f', fence.epoch, fence.version,
     fence.incarnation, fence.joins, fence.leaves, fence.fans, guests, fence.entries, fence.last_token)
   if fence.rebuild then
-    value = value .. string.format(':%.0f:%.0f', fence.rebuild.claimed, fence.rebuild.since)
+    local rebuild = fence.rebuild
+    value = value .. string.format(':%.0f:%.0f:%.0f:%.0f', rebuild.claimed, rebuild.since, rebuild.fans, rebuild.guests)
   end
   redis.call('SET', key, value, 'EX', lifetime)
 end
@@ -94,17 +99,20 @@ local function differs(fence, sizes)
   return sizes.members ~= sizes.claimed - fence.guests or sizes.fans ~= fence.fans
 end
 
--- Reads what a gateway knows of a slice in this epoch, in the arguments from `first` on: its version, or 0, and how
--- many members came and left by then.
+-- Reads what a gateway knows of a slice in this epoch, in the arguments from `first` on: its version, or 0, how many
+-- members came and left by then, and how many of those who were there were fans and guests.
 local function known_from(first)
   return {
     version = tonumber(ARGV[first]), joins = tonumber(ARGV[first + 1]), leaves = tonumber(ARGV[first + 2]),
+    fans = tonumber(ARGV[first + 3]), guests = tonumber(ARGV[first + 4]),
   }
 end
 
 -- Forgets all claims and entries, and begins a rebuild, in which the gateways say again whom they hold. The public sets
--- stay, and so do members who came and left by the version that the caller knows.
+-- stay, and so do members who came and left by the version that the caller knows, and the figures that are shown.
 local function forget(fence, keys, known)
+  local shown = known.version > fence.version and known or fence.rebuild or fence
+  local rebuild = { claimed = 0, since = clock(), fans = shown.fans, guests = shown.guests }
   redis.call('UNLINK', keys.who, keys.gateways)
   fence.joins, fence.leaves = math.max(fence.joins, known.joins), math.max(fence.leaves, known.leaves)
   fence.fans, fence.guests, fence.entries, fence.last_token = 0, 0, 0, 0
@@ -112,7 +120,7 @@ local function forget(fence, keys, known)
   fence.version = math.max(fence.version, known.version)
   move_on(fence)
   fence.incarnation = fence.version
-  fence.rebuild = { claimed = 0, since = clock() }
+  fence.rebuild = rebuild
 end
 
 -- Tells whether every gateway with an entry has said all that it holds.
@@ -176,6 +184,7 @@ end
 -- Returns the size of a slice as scripts answer it, SIZE in their heads: members, fans, guests, how many left,
 -- version, incarnation, 1 in a rebuild, and 1 if the public sets have other sizes than the claims say.
 local function size_of(fence, keys)
-  return fence.joins - fence.leaves, fence.fans, fence.guests, fence.leaves, fence.version, fence.incarnation,
+  local shown = fence.rebuild or fence
+  return fence.joins - fence.leaves, shown.fans, shown.guests, fence.leaves, fence.version, fence.incarnation,
     fence.rebuild and 1 or 0, differs(fence, read_sizes(keys)) and 1 or 0
 end
