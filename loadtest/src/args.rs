@@ -87,6 +87,9 @@ pub(crate) struct CrowdArgs {
     /// The share of viewers that follow the streamer they watch
     #[arg(long, default_value_t = 0.3, value_name = "SHARE")]
     pub(crate) fans: f64,
+    /// The share of viewers that are guests, without an account (needs --jwt-hs256-secret-file)
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
+    pub(crate) guests: f64,
     /// Fixes who watches what and who is a fan; also part of every id
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -186,6 +189,17 @@ impl CrowdArgs {
             &self.fans,
         )?;
         range(
+            (0.0..=1.0 - self.fans).contains(&self.guests),
+            "guests",
+            "between 0 and what --fans leaves",
+            &self.guests,
+        )?;
+        if self.guests > 0.0 && self.jwt_hs256_secret_file.is_none() {
+            return Err(ArgError::new(
+                "--guests needs --jwt-hs256-secret-file: a token says who is a guest",
+            ));
+        }
+        range(
             (0.0..=10.0).contains(&self.zipf_exponent),
             "zipf-exponent",
             "between 0 and 10",
@@ -229,6 +243,7 @@ impl CrowdArgs {
             spread: self.spread,
             zipf_exponent: self.zipf_exponent,
             fans: self.fans,
+            guests: self.guests,
             seed: self.seed,
             prefix: self.prefix.clone(),
             heartbeat: self.heartbeat,

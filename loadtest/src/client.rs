@@ -42,6 +42,7 @@ pub(crate) struct GatewayMessage<'a> {
     pub(crate) fan: Option<bool>,
     pub(crate) viewers: Option<i64>,
     pub(crate) fans: Option<i64>,
+    pub(crate) guests: Option<i64>,
     pub(crate) epoch: Option<u32>,
     pub(crate) quality: Option<Quality>,
 }

@@ -223,7 +223,7 @@ impl<'a> Run<'a> {
         let (tally, lost) = workers.finish_without_lost().await?;
         let verify = match (&dashboards, joined_verdict, held) {
             (Some(dashboards), Some(joined), Some((held, wobbles))) => {
-                let nobody = vec![[0; 2]; plan.lives];
+                let nobody = vec![[0; 3]; plan.lives];
                 let left = dashboards.settle(&nobody, self.args.verify_timeout).await;
                 let left = left.timed_from(tally.leaves.last().unwrap_or_default());
                 let joined = joined.timed_from(tally.joins.last().unwrap_or_default());

@@ -15,6 +15,7 @@ pub(crate) struct DashboardCounts {
     pub(crate) epoch: u32,
     pub(crate) viewers: i64,
     pub(crate) fans: i64,
+    pub(crate) guests: i64,
     pub(crate) quality: Quality,
 }
 
@@ -60,6 +61,7 @@ impl Dashboard {
                         epoch: message.epoch.unwrap_or_default(),
                         viewers: message.viewers.unwrap_or(-1),
                         fans: message.fans.unwrap_or(-1),
+                        guests: message.guests.unwrap_or(-1),
                         quality: message.quality.unwrap_or(Quality::Stale),
                     }));
                 }

@@ -24,16 +24,16 @@ const POLL: Duration = Duration::from_millis(5);
 /// What one dashboard shows.
 #[derive(Debug, Clone, Default)]
 struct DashboardView {
-    counts: Option<[i64; 2]>,
+    counts: Option<[i64; 3]>,
     /// Since when it shows these counts, in Unix microseconds.
     since: u64,
     quality: Option<Quality>,
     messages: u64,
     /// What it should keep showing, once it was right.
-    held_to: Option<[i64; 2]>,
+    held_to: Option<[i64; 3]>,
     wobbles: u64,
     /// The lowest counts since then.
-    lowest: Option<[i64; 2]>,
+    lowest: Option<[i64; 3]>,
     failure: Option<String>,
 }
 
@@ -43,8 +43,10 @@ pub(crate) struct WrongLive {
     pub(crate) live_id: String,
     pub(crate) expected_viewers: i64,
     pub(crate) expected_fans: i64,
+    pub(crate) expected_guests: i64,
     pub(crate) shown_viewers: Option<i64>,
     pub(crate) shown_fans: Option<i64>,
+    pub(crate) shown_guests: Option<i64>,
     pub(crate) quality: Option<Quality>,
     pub(crate) failure: Option<String>,
 }
@@ -118,7 +120,7 @@ impl CrowdDashboards {
     }
 
     /// Waits until every dashboard shows the truth.
-    pub(crate) async fn settle(&self, truth: &[[u32; 2]], within: Duration) -> DashboardVerdict {
+    pub(crate) async fn settle(&self, truth: &[[u32; 3]], within: Duration) -> DashboardVerdict {
         let deadline = Instant::now() + within;
         loop {
             let verdict = self.compare(truth);
@@ -130,7 +132,7 @@ impl CrowdDashboards {
     }
 
     /// From now on a message with other counts is a wobble.
-    pub(crate) fn hold(&self, truth: &[[u32; 2]]) {
+    pub(crate) fn hold(&self, truth: &[[u32; 3]]) {
         for (view, truth) in self.views.lock().iter_mut().zip(of_every_live(truth)) {
             view.held_to = Some(truth.map(i64::from));
             view.lowest = view.counts;
@@ -147,14 +149,15 @@ impl CrowdDashboards {
         wobbles
     }
 
-    /// The lowest counts that were shown since [`Self::hold`], viewers and fans, added up over the
-    /// lives.
-    pub(crate) fn lowest(&self) -> [i64; 2] {
-        let mut sum = [0; 2];
+    /// The lowest counts that were shown since [`Self::hold`], viewers, fans and guests, added up over
+    /// the lives.
+    pub(crate) fn lowest(&self) -> [i64; 3] {
+        let mut sum = [0; 3];
         for view in self.views.lock().iter() {
             let lowest = view.lowest.unwrap_or_default();
-            sum[0] += lowest[0];
-            sum[1] += lowest[1];
+            for (sum, lowest) in sum.iter_mut().zip(lowest) {
+                *sum += lowest;
+            }
         }
         sum
     }
@@ -163,7 +166,7 @@ impl CrowdDashboards {
         self.views.lock().iter().map(|view| view.messages).sum()
     }
 
-    fn compare(&self, truth: &[[u32; 2]]) -> DashboardVerdict {
+    fn compare(&self, truth: &[[u32; 3]]) -> DashboardVerdict {
         let watched = self.live_ids.len();
         let mut verdict = DashboardVerdict {
             correct: 0,
@@ -187,8 +190,10 @@ impl CrowdDashboards {
                     live_id: live_id.clone(),
                     expected_viewers: expected[0],
                     expected_fans: expected[1],
+                    expected_guests: expected[2],
                     shown_viewers: view.counts.map(|counts| counts[0]),
                     shown_fans: view.counts.map(|counts| counts[1]),
+                    shown_guests: view.counts.map(|counts| counts[2]),
                     quality: view.quality,
                     failure: view.failure.clone(),
                 });
@@ -216,17 +221,21 @@ impl DashboardView {
         DashboardCounts {
             viewers,
             fans,
+            guests,
             quality,
             ..
         }: DashboardCounts,
     ) {
-        let counts = Some([viewers, fans]);
+        let shown = [viewers, fans, guests];
+        let counts = Some(shown);
         if self.counts != counts {
             self.since = unix_micros();
         }
         self.counts = counts;
         if let Some(low) = &mut self.lowest {
-            *low = [low[0].min(viewers), low[1].min(fans)];
+            for (low, shown) in low.iter_mut().zip(shown) {
+                *low = shown.min(*low);
+            }
         }
         self.quality = Some(quality);
         self.messages += 1;
@@ -234,8 +243,8 @@ impl DashboardView {
     }
 }
 /// A live that no worker counted has nobody in it.
-fn of_every_live(truth: &[[u32; 2]]) -> impl Iterator<Item = &[u32; 2]> {
-    truth.iter().chain(std::iter::repeat(&[0; 2]))
+fn of_every_live(truth: &[[u32; 3]]) -> impl Iterator<Item = &[u32; 3]> {
+    truth.iter().chain(std::iter::repeat(&[0; 3]))
 }
 
 fn cannot_connect(failure: &Failure) -> anyhow::Error {

@@ -116,7 +116,7 @@ impl EntryTerms {
     }
 }
 
-/// A token of a user, signed with the secret in the file.
+/// A token of a user, or of a guest, whose id begins with `~`; signed with the secret in the file.
 pub(crate) fn token(secret: &Path, user: &str, role: &str) -> anyhow::Result<String> {
     static KEY: OnceLock<EncodingKey> = OnceLock::new();
     let key = match KEY.get() {
@@ -127,11 +127,12 @@ pub(crate) fn token(secret: &Path, user: &str, role: &str) -> anyhow::Result<Str
         }
     };
     let expires = UNIX_EPOCH.elapsed()? + TOKENS_LIVE;
-    Ok(encode(
-        &Header::default(),
-        &json!({"sub": user, "role": role, "exp": expires.as_secs()}),
-        key,
-    )?)
+    let mut claims = json!({"sub": user, "role": role, "exp": expires.as_secs()});
+    if let Some(guest) = user.strip_prefix('~') {
+        claims["sub"] = guest.into();
+        claims["guest"] = true.into();
+    }
+    Ok(encode(&Header::default(), &claims, key)?)
 }
 
 #[cfg(test)]

@@ -63,6 +63,9 @@ pub(crate) struct CrowdPlan {
     pub(crate) spread: Spread,
     pub(crate) zipf_exponent: f64,
     pub(crate) fans: f64,
+    /// The share of viewers who are guests: the last ones.
+    #[serde(default)]
+    pub(crate) guests: f64,
     pub(crate) seed: u64,
     pub(crate) prefix: String,
     pub(crate) heartbeat: Duration,
@@ -81,6 +84,7 @@ pub(crate) struct CrowdPlan {
 pub(crate) struct ViewerPart {
     pub(crate) live: u32,
     pub(crate) fan: bool,
+    pub(crate) guest: bool,
 }
 
 /// As many connections as a gateway takes that has its default of `--max-handshakes`, without
@@ -130,6 +134,11 @@ impl CrowdPlan {
             self.fans
         );
         ensure!(
+            (0.0..=1.0 - self.fans).contains(&self.guests),
+            "{} of them guests",
+            self.guests
+        );
+        ensure!(
             (0.0..=100.0).contains(&self.zipf_exponent),
             "an exponent of {}",
             self.zipf_exponent
@@ -165,6 +174,7 @@ impl CrowdPlan {
             spread: Spread::Even,
             zipf_exponent: 0.0,
             fans: 0.3,
+            guests: 0.0,
             seed: 1,
             prefix: prefix.to_owned(),
             heartbeat: Duration::from_secs(1),
@@ -200,8 +210,15 @@ impl CrowdPlan {
         format!("{}{}-s{live}", self.prefix, self.seed)
     }
 
+    /// The user, or the guest.
     pub(crate) fn user_id(&self, viewer: usize) -> String {
-        format!("{}{}-u{viewer}", self.prefix, self.seed)
+        let mark = if viewer < self.users() { "" } else { "~" };
+        format!("{mark}{}{}-u{viewer}", self.prefix, self.seed)
+    }
+
+    /// How many viewers are no guests.
+    fn users(&self) -> usize {
+        self.viewers - (self.guests * self.viewers as f64).round() as usize
     }
 
     pub(crate) fn dashboard_id(&self, live: u32) -> String {
@@ -218,7 +235,8 @@ impl CrowdPlan {
         // Exactly the asked share are fans, whichever lives they land in.
         let fans = (self.fans * self.viewers as f64).round() as usize;
         let mut fan: Vec<bool> = (0..self.viewers).map(|viewer| viewer < fans).collect();
-        fan.shuffle(&mut rng);
+        let users = self.users();
+        fan[..users].shuffle(&mut rng);
 
         let cumulative = self.cumulative_weights();
         let total = cumulative.last().copied().unwrap_or_default();
@@ -233,7 +251,8 @@ impl CrowdPlan {
                         .min(self.lives - 1) as u32
                 }
             };
-            roster.push(ViewerPart { live, fan });
+            let guest = viewer >= users;
+            roster.push(ViewerPart { live, fan, guest });
         }
         roster
     }
@@ -282,6 +301,7 @@ mod tests {
             spread,
             zipf_exponent: 1.0,
             fans: 0.3,
+            guests: 0.0,
             seed: 7,
             prefix: "lt".to_owned(),
             heartbeat: Duration::from_secs(5),
@@ -333,6 +353,18 @@ mod tests {
         let even = plan(Spread::Even).roster();
         assert!((0..10).all(|live| in_live(&even, live) == 1000));
         assert_eq!(even.iter().filter(|role| role.fan).count(), 3000);
+
+        let with_guests = CrowdPlan {
+            guests: 0.5,
+            ..plan(Spread::Even)
+        };
+        let roster = with_guests.roster();
+        assert_eq!(roster.iter().filter(|role| role.fan).count(), 3000);
+        assert_eq!(roster.iter().filter(|role| role.guest).count(), 5000);
+        assert!(roster.iter().all(|role| !(role.fan && role.guest)));
+        for (viewer, role) in roster.iter().enumerate() {
+            assert_eq!(with_guests.user_id(viewer).starts_with('~'), role.guest);
+        }
 
         // 1 / H(10) = 0.3414 of the crowd is in the first live, a tenth of that in the last.
         let zipf = plan(Spread::Zipf).roster();

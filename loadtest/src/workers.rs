@@ -156,8 +156,8 @@ impl Workers {
         Ok(())
     }
 
-    /// Viewers and fans by live, now.
-    pub(crate) async fn counts(&mut self) -> anyhow::Result<Vec<[u32; 2]>> {
+    /// Viewers, fans and guests by live, now.
+    pub(crate) async fn counts(&mut self) -> anyhow::Result<Vec<[u32; 3]>> {
         let each = self.ask(WorkerCommand::Count, |event| {
             if let WorkerEvent::Counted(counts) = event {
                 Some(counts)
@@ -165,14 +165,13 @@ impl Workers {
                 None
             }
         });
-        let mut sum: Vec<[u32; 2]> = Vec::new();
+        let mut sum: Vec<[u32; 3]> = Vec::new();
         for counts in each.await? {
-            sum.resize(sum.len().max(counts.len()), [0; 2]);
+            sum.resize(sum.len().max(counts.len()), [0; 3]);
             for (total, part) in sum.iter_mut().zip(counts) {
-                *total = [
-                    total[0].saturating_add(part[0]),
-                    total[1].saturating_add(part[1]),
-                ];
+                for (total, part) in total.iter_mut().zip(part) {
+                    *total = total.saturating_add(part);
+                }
             }
         }
         Ok(sum)

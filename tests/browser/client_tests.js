@@ -993,6 +993,54 @@ var clientTests = {};
       test.client.close();
     },
 
+    async says_in_its_heartbeats_that_a_visible_page_watches() {
+      const { time, gateway, client, opened } = await start();
+      const beats = () => gateway.socket.said.filter(({ type }) => type === "heartbeat");
+      client.join("42");
+      await opened();
+      await time.pass(5_000);
+      is(beats().map(({ watching }) => watching), [true]);
+      setHidden(true);
+      await time.pass(5_000);
+      setHidden(false);
+      await time.pass(5_000);
+      is(beats().map(({ watching }) => watching), [true, false, true]);
+      // Who takes part in no live watches none.
+      await client.leave();
+      await time.pass(5_000);
+      await time.pass(5_000);
+      is(beats().slice(-1), [{ type: "heartbeat" }]);
+      client.close();
+    },
+
+    async says_at_once_whether_a_video_plays() {
+      const { time, gateway, client, opened } = await start();
+      const beats = () => gateway.socket.said.filter(({ type }) => type === "heartbeat").map(({ watching }) => watching);
+      const video = Object.assign(new EventTarget(), { paused: true, ended: false, readyState: 4 });
+      client.watching(video);
+      client.join("42");
+      await opened();
+      await time.pass(5_000);
+      is(beats(), [undefined]);
+      const happens = async (type, now) => {
+        Object.assign(video, now);
+        video.dispatchEvent(new Event(type));
+        await time.pass(0);
+      };
+      await happens("playing", { paused: false });
+      await happens("playing", {});
+      is(beats(), [undefined, true]);
+      await happens("waiting", { readyState: 2 });
+      is(beats(), [undefined, true, false]);
+      await happens("playing", { readyState: 4 });
+      await happens("ended", { ended: true });
+      is(beats(), [undefined, true, false, true, false]);
+      client.watching(true);
+      await happens("pause", {});
+      is(beats(), [undefined, true, false, true, false, true], "another thing says it now");
+      client.close();
+    },
+
     async keeps_within_the_gateways_limit_on_messages() {
       const { time, gateway, client, opened } = await start();
       for (let n = 0; n < 100; n += 1) client.watch(`live${n}`);

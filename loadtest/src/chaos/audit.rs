@@ -194,6 +194,7 @@ fn dashboards(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
         epoch: fact.epoch as u32,
         viewers,
         fans,
+        guests: 0,
         quality: Quality::Exact,
     };
     for gateway in testbed.state.crowd.gateways_up() {

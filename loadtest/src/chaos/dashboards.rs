@@ -213,6 +213,7 @@ mod tests {
             epoch,
             viewers: 10,
             fans,
+            guests: 0,
             quality: Quality::Stale,
         };
         assert!(emptied(Some(shown(1, 9)), shown(1, 0)));

@@ -19,10 +19,10 @@ pub(super) struct StormTerms {
 /// What was seen.
 pub(super) struct StormFindings {
     /// Viewers and fans by live, before the cut.
-    pub(super) truth: Vec<[u32; 2]>,
+    pub(super) truth: Vec<[u32; 3]>,
     pub(super) before: DashboardVerdict,
     pub(super) after: DashboardVerdict,
-    pub(super) lowest: [i64; 2],
+    pub(super) lowest: [i64; 3],
     pub(super) wobbles: u64,
     pub(super) fans_in_redis: Option<u64>,
     /// Unix microseconds.
@@ -32,7 +32,7 @@ pub(super) struct StormFindings {
 }
 
 /// The sum of viewers, or of fans, over some lives.
-fn total(lives: &[[u32; 2]], which: usize) -> u64 {
+fn total(lives: &[[u32; 3]], which: usize) -> u64 {
     lives.iter().map(|counts| u64::from(counts[which])).sum()
 }
 

@@ -30,7 +30,7 @@ pub(crate) enum WorkerEvent {
     /// Sent periodically.
     Progress(Progress),
     /// The answer to [`WorkerCommand::Count`]: viewers and fans by live.
-    Counted(Vec<[u32; 2]>),
+    Counted(Vec<[u32; 3]>),
     /// The answer to [`WorkerCommand::TakeAcks`].
     Acks(Latencies),
     /// The last event.

@@ -81,7 +81,7 @@ pub(crate) struct WorkerState {
     /// was.
     slots: Mutex<Vec<Vec<Arc<ViewerHandle>>>>,
     /// Viewers and fans by live.
-    counts: Mutex<Vec<[u32; 2]>>,
+    counts: Mutex<Vec<[u32; 3]>>,
     tally: Mutex<Tally>,
 }
 
@@ -93,7 +93,7 @@ impl WorkerState {
             phase: AtomicU8::new(RAMP),
             connected: AtomicU64::new(0),
             slots: Mutex::new(vec![Vec::new(); slots]),
-            counts: Mutex::new(vec![[0; 2]; plan.lives]),
+            counts: Mutex::new(vec![[0; 3]; plan.lives]),
             tally: Mutex::default(),
             plan,
         }
@@ -145,7 +145,7 @@ impl WorkerState {
         self.slots.lock().iter().flatten().cloned().collect()
     }
 
-    pub(crate) fn counts(&self) -> Vec<[u32; 2]> {
+    pub(crate) fn counts(&self) -> Vec<[u32; 3]> {
         self.counts.lock().clone()
     }
 
@@ -232,10 +232,13 @@ impl WorkerState {
 
     fn change_counts(&self, role: ViewerPart, change: impl Fn(&mut u32)) {
         let mut counts = self.counts.lock();
-        let [viewers, fans] = &mut counts[role.live as usize];
+        let [viewers, fans, guests] = &mut counts[role.live as usize];
         change(viewers);
         if role.fan {
             change(fans);
+        }
+        if role.guest {
+            change(guests);
         }
     }
 }

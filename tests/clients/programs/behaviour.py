@@ -65,6 +65,20 @@ async def a_cancelled_join_changes_nothing(streamer: Rollcall) -> None:
             await asyncio.sleep(0.02)
 
 
+async def who_watches_is_counted_until_the_app_says_otherwise(streamer: Rollcall) -> None:
+    async with client_of("u1") as viewer:
+        viewer.watching(True)
+        await viewer.join("a")
+        wanted = 1
+        async for message in streamer.watch("a"):
+            if message["type"] != "counts" or message["watching"] != wanted:
+                continue
+            if wanted == 0:
+                break
+            wanted = 0
+            viewer.watching(False)
+
+
 async def leaving_the_loop_ends_the_watch(streamer: Rollcall) -> None:
     told: list[Counts] = []
     stop = streamer.on("counts", told.append)
@@ -180,6 +194,7 @@ async def main() -> None:
             a_refused_join_changes_nothing,
             a_join_is_superseded_by_another,
             a_cancelled_join_changes_nothing,
+            who_watches_is_counted_until_the_app_says_otherwise,
             leaving_the_loop_ends_the_watch,
             two_loops_watch_a_live_to_its_end,
             nobody_watches_what_is_not_theirs,
