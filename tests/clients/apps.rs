@@ -11,7 +11,7 @@ use tokio::process::Command;
 use crate::support::story::tell;
 
 /// How long a compiler, a generator or an installer may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The longest that a story may take.
 const STORY_DEADLINE: Duration = Duration::from_secs(170);

@@ -96,7 +96,11 @@ from_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_examples_of_the_http_api_work_in_the_order_in_which_they_stand() {
-    let gateway = Program::start(&Config::default()).await;
+    let config = Config {
+        guests: true,
+        ..Config::default()
+    };
+    let gateway = Program::start(&config).await;
     let document = read("docs/http.md");
     let examples = document
         .split_once("### Requests that may be repeated")

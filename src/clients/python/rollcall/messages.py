@@ -14,7 +14,7 @@ class Answer(TypedDict):
     id: NotRequired[str | float]
 
 
-class You(TypedDict):
+class Rights(TypedDict):
     """What the user may do in the live beside watching it."""
 
     moderator: bool
@@ -47,7 +47,7 @@ class Joined(Info, Answer):
     viewers: int
     fans: int
     guests: int
-    you: NotRequired[You]
+    you: NotRequired[Rights]
 
 
 class HeartbeatAck(Info, Answer):
@@ -165,4 +165,6 @@ class ErrorMessage(Answer):
     type: Literal["error"]
     code: str
     message: str
+    ban_ends_at: NotRequired[int | None]
+    ban_reason: NotRequired[str | None]
     live_id: NotRequired[str]
