@@ -156,6 +156,21 @@ impl Tokens {
         ))
     }
 
+    /// As [`Self::open`], with keys from files only, which are not read again.
+    pub(crate) fn open_once(config: &Config, metrics: Arc<Metrics>) -> Result<Self, OpenError> {
+        let (tokens, _) = Self::open(config, metrics)?;
+        let without_files = Config {
+            jwt_hs256_secret_file: None,
+            jwt_public_key: None,
+            jwt_jwks: None,
+            ..tokens.config
+        };
+        Ok(Self {
+            config: without_files,
+            ..tokens
+        })
+    }
+
     /// Takes the tokens that gateways give out to guests, too.
     pub(crate) fn with_guests(self, secret: Arc<PresenceSecret>) -> Self {
         Self {

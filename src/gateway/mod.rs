@@ -23,7 +23,7 @@ use crate::auth::presence_secret::PresenceSecret;
 pub use crate::auth::tokens::OpenError as KeysError;
 use crate::auth::tokens::Tokens;
 use crate::base::from_files::FromFiles;
-use crate::base::ids::{GatewayId, LiveId};
+use crate::base::ids::{GatewayId, LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::base::telemetry::Log;
 use crate::config::{AuthMode, Config};
@@ -168,12 +168,12 @@ async fn start_part_by_part(id: GatewayId, mut config: Config) -> Result<Gateway
 }
 
 /// Starts a gateway without a port, on a store of the caller's. Callers reach it through
-/// [`Gateway::router`] and [`Gateway::serve`]. It asks for no credentials, sends no webhook,
-/// and reads its files once.
+/// [`Gateway::router`] and [`Gateway::serve`]. It knows no API keys, sends no webhook, and reads
+/// its files once.
 ///
 /// # Errors
-/// The store was used with other settings before, or the file of the presence secret cannot be
-/// used.
+/// The store was used with other settings before, or the file of the presence secret or of the
+/// keys of tokens cannot be used.
 pub async fn start_without_ports(
     config: &Config,
     store: Arc<dyn WholeStore>,
@@ -181,18 +181,17 @@ pub async fn start_without_ports(
     let presence_secret = PresenceSecret::open_once(config.presence_secret_file.clone())
         .map(Arc::new)
         .map_err(StartError::Settings)?;
+    let metrics = Arc::new(Metrics::default());
+    let tokens = match config.auth {
+        AuthMode::Off => None,
+        AuthMode::Jwt => Some(Arc::new(Tokens::open_once(config, metrics.clone())?)),
+    };
     let from_outside = FromOutside {
+        tokens,
         presence_secret,
         ..FromOutside::default()
     };
-    run(
-        GatewayId::random(),
-        config,
-        from_outside,
-        store,
-        Arc::default(),
-    )
-    .await
+    run(GatewayId::random(), config, from_outside, store, metrics).await
 }
 
 /// Makes the parts of a gateway and starts its tasks, except those that need a file or a port.
@@ -324,6 +323,12 @@ impl Gateway {
     pub fn quality(&self, live: &LiveId) -> Option<Quality> {
         let room = self.app.core.rooms.get(live)?;
         Some(self.app.sessions.trust.quality(&room))
+    }
+
+    /// Whether a user has a seat here in a live that this gateway holds.
+    pub fn has_seat(&self, live: &LiveId, user: &UserId) -> bool {
+        let room = self.app.core.rooms.get(live);
+        room.is_some_and(|room| room.seats.view(user).is_some())
     }
 
     /// The routes of the internal port, for calls within this process. Such calls count as calls

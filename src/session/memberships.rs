@@ -379,15 +379,19 @@ impl Memberships {
     /// since the guest was. The guest's part of the socket ends without a word to anybody.
     ///
     /// # Errors
-    /// If the user is banned from this live, which the guest joined. Nothing has changed then.
+    /// If the user is banned from the platform, or from this live, which the guest joined. Nothing
+    /// has changed then.
     pub(super) fn sign_in(&mut self, claims: &Arc<TokenClaims>) -> Result<(), Refusal> {
         let context = self.context.clone();
         let guest = self.conn.clone();
+        let now = context.core.clock.now();
+        if let Some(ban) = context.core.rules.ban(&claims.user, now) {
+            return Err(Refusal::kept_out(&ban));
+        }
         let identity = Identity {
             user: claims.user.clone(),
             ..guest.identity.clone()
         };
-        let now = context.core.clock.now();
         let conn = Arc::new(guest.signed_in(identity, now));
         conn.hold_token(claims.clone(), context.end_of(claims));
         if let Some(JoinedLive { room, .. }) = &self.seat {
@@ -405,6 +409,10 @@ impl Memberships {
         self.conn = conn;
         self.count_for_user();
         context.reaper.admit(&self.conn);
+        // A rule may have been made just before the reaper knew the user's part of the socket.
+        context.refuse_unwelcome(&self.conn);
+        // The user may moderate, which a guest never does.
+        self.conn.signal(Signals::YOU);
         self.enter_platform();
         guest.close();
         guest.pass_signals_on(&self.conn);
@@ -578,7 +586,58 @@ impl Drop for Memberships {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::ids::UserId;
     use crate::testing;
+
+    fn guest(context: &Arc<SessionContext>) -> Memberships {
+        let identity = Identity {
+            user: UserId::guest("abc").unwrap(),
+            ..testing::viewer("nobody")
+        };
+        let conn = Conn::new(identity, context.core.clock.now());
+        Memberships::new(context.clone(), Arc::new(conn))
+    }
+
+    fn token_of(user: &str) -> Arc<TokenClaims> {
+        Arc::new(TokenClaims {
+            user: UserId::parse(user).unwrap(),
+            role: Role::Viewer,
+            counted: true,
+            expires_at: u64::MAX / 2,
+            issued_at: None,
+            lives: None,
+            fan_of: None,
+        })
+    }
+
+    fn rule(context: &SessionContext, name: &str) {
+        let says = "0 1 -".to_owned();
+        context.core.rules.change(&[(name.to_owned(), Some(says))]);
+    }
+
+    #[tokio::test]
+    async fn a_guest_becomes_nobody_who_is_banned_from_the_platform() {
+        let context = testing::sessions();
+        let mut memberships = guest(&context);
+        rule(&context, "b u1");
+        assert!(memberships.sign_in(&token_of("u1")).is_err(), "in no live");
+        assert!(memberships.conn.identity.user.is_guest());
+        memberships.sign_in(&token_of("u2")).unwrap();
+        assert_eq!(memberships.conn.identity.user.as_str(), "u2");
+    }
+
+    #[tokio::test]
+    async fn a_guest_who_becomes_a_moderator_is_told_so() {
+        let context = testing::sessions();
+        let room = testing::open_live(&context, "42").await;
+        let mut memberships = guest(&context);
+        memberships.join(&room).unwrap();
+        assert!(memberships.you_now().is_none());
+        rule(&context, "m s1 u1");
+        memberships.sign_in(&token_of("u1")).unwrap();
+        assert!(!memberships.conn.take(Signals::YOU).is_empty());
+        assert!(memberships.new_you().is_some());
+    }
 
     #[tokio::test]
     async fn a_socket_that_watches_nothing_any_more_keeps_no_memory_for_it() {

@@ -28,6 +28,7 @@ impl<S: Transport> Session<S> {
                 return Err(Refusal::new(ErrorCode::Forbidden, why.to_string()).into());
             }
         };
+        joining::know_rules(&self.context).await?;
         if self.context.is_revoked(&claims) {
             let why = TokenError::Revoked.to_string();
             return Err(Refusal::new(ErrorCode::Forbidden, why).into());

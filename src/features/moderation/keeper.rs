@@ -49,15 +49,6 @@ struct KeeperState {
     forgotten_to: Option<String>,
 }
 
-/// What to carry out after a look.
-#[derive(Debug)]
-enum Changed {
-    /// These rules.
-    Some(Vec<String>),
-    /// Any: all rules were read.
-    Any,
-}
-
 impl RuleKeeper {
     pub(crate) fn new(
         core: Arc<Core>,
@@ -89,10 +80,7 @@ impl RuleKeeper {
         let looked = self.look().await;
         self.core.metrics.rules.set(self.core.rules.total() as i64);
         match looked {
-            Ok(changed) => {
-                self.core.rules.note_look(Some(began));
-                self.carry_out(changed).await;
-            }
+            Ok(()) => self.core.rules.note_look(Some(began)),
             Err(error) => {
                 tracing::debug!(%error, "the rules of moderation were not read, will try again");
                 self.core.rules.note_look(None);
@@ -107,13 +95,12 @@ impl RuleKeeper {
         self.state.lock().forgotten_to = next;
     }
 
-    /// Reads what changed since the last look.
-    async fn look(&self) -> StoreResult<Changed> {
+    /// Reads what changed since the last look, and carries it out.
+    async fn look(&self) -> StoreResult<()> {
         let known = self.state.lock().place.clone();
         let Some(known) = known else {
             return self.read_all().await;
         };
-        let mut changed = Vec::new();
         let mut place = known;
         loop {
             let page = self.page(place.last).await?;
@@ -127,21 +114,22 @@ impl RuleKeeper {
             self.core.rules.change(&page.changes);
             place.last = reached(&page);
             self.state.lock().place = Some(place.clone());
-            let is_last = page.changes.len() < RULES_PAGE;
-            changed.extend(page.changes.into_iter().map(|(name, _)| name));
-            if is_last {
-                return Ok(Changed::Some(changed));
+            // Before the next page, which may have no answer.
+            self.carry_out(&page.changes).await;
+            if page.changes.len() < RULES_PAGE {
+                return Ok(());
             }
         }
     }
 
-    /// Reads all rules, which take the place of those that are known.
-    async fn read_all(&self) -> StoreResult<Changed> {
+    /// Reads all rules, which take the place of those that are known, and carries them out.
+    async fn read_all(&self) -> StoreResult<()> {
         for _ in 0..MOST_TRIES {
             if let Some((rules, place)) = self.read_once().await? {
                 self.core.rules.replace(rules);
                 self.state.lock().place = Some(place);
-                return Ok(Changed::Any);
+                self.carry_out_all().await;
+                return Ok(());
             }
         }
         let why = "the rules of moderation are lost again and again";
@@ -229,17 +217,10 @@ impl RuleKeeper {
 
     // --------------------------------------------------------------- what rules do to who is here
 
-    async fn carry_out(&self, changed: Changed) {
-        let names = match changed {
-            Changed::Any => {
-                self.carry_out_all().await;
-                return;
-            }
-            Changed::Some(names) => names,
-        };
+    async fn carry_out(&self, changes: &[(String, Option<String>)]) {
         let mut concerns_sessions = false;
         let mut moderators = HashSet::new();
-        for name in &names {
+        for (name, _) in changes {
             match RuleName::parse(name) {
                 Some(RuleName::Ban(_) | RuleName::Revoked(_)) => concerns_sessions = true,
                 Some(RuleName::StreamerBan { streamer, user }) => {

@@ -160,6 +160,24 @@ async fn sessions_of_banned_users_end_and_a_joins_seat_is_refused() {
     }
 }
 
+#[tokio::test]
+async fn a_ban_is_carried_out_even_if_the_changes_after_it_could_not_be_read() {
+    let store = Arc::new(FaultyStore::new());
+    let parts = parts_on(&Config::default(), store.clone());
+    let sessions = parts.app.sessions.clone();
+    let gateway = RuleKeeper::new(parts.app.core.clone(), store.clone(), sessions.clone());
+    make(&store, ban("first")).await;
+    gateway.look_and_carry_out().await;
+    let conn = Arc::new(Conn::new(testing::viewer("u3"), gateway.core.clock.now()));
+    sessions.reaper.admit(&conn);
+    for n in 0..RULES_PAGE + 5 {
+        make(&store, ban(&format!("u{n}"))).await;
+    }
+    store.fails_once("rules_since", 1);
+    gateway.look_and_carry_out().await;
+    assert!(is_banned(&gateway, "u3") && !conn.take(Signals::REMOVED).is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_join_waits_for_a_look_when_the_last_one_is_old_and_the_store_answers() {
     let store = Arc::new(FaultyStore::new());

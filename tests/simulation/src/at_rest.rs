@@ -41,9 +41,11 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
     let truth = world.truth();
     let mut exact_sets = Vec::new();
     for (live, of_live) in truth.open_lives() {
-        let here: BTreeSet<String> = of_live.held().map(|user| format!("u{user}")).collect();
+        let is_empty = of_live.held().next().is_none();
+        let users = of_live.held().filter(|user| !world.is_guest(*user));
+        let here: BTreeSet<String> = users.map(|user| format!("u{user}")).collect();
         // Nobody writes a lost list again for a live that no gateway knows.
-        let is_known = !here.is_empty() || !world.plan.loses_data();
+        let is_known = !is_empty || !world.plan.loses_data();
         if is_known && !world.network.truth.is_listed(&world.live_id(live)) {
             wrong.push(format!("l{live} is not on the list of open lives"));
         }
@@ -64,7 +66,9 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
     wrong.extend(wrong_claims(world, &truth));
     wrong.extend(wrong_friends(world, &truth));
     wrong.extend(wrong_times(world, &truth));
-    let online: BTreeSet<User> = truth.online.values().map(|online| online.user).collect();
+    wrong.extend(wrong_moderators(world, &truth));
+    let online = truth.online.values().map(|online| online.user);
+    let online: BTreeSet<User> = online.filter(|user| !world.is_guest(*user)).collect();
     let streamers = online
         .iter()
         .filter(|user| world.is_streamer(**user))
@@ -115,7 +119,7 @@ pub(crate) fn wrong(world: &World) -> Vec<String> {
 fn wrong_whereabouts(world: &World, truth: &Truth) -> Vec<(String, Vec<(GatewayId, LiveId)>)> {
     let mut right: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (live, of_live) in truth.lives.iter().enumerate() {
-        for user in of_live.held() {
+        for user in of_live.held().filter(|user| !world.is_guest(*user)) {
             right
                 .entry(format!("u{user}"))
                 .or_default()
@@ -186,14 +190,26 @@ fn every_claim(slice: &StoredSlice) -> Vec<ClaimedUser> {
 fn wrong_sizes(set: &OnlineSet, slice: &StoredSlice) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut claimed: [BTreeSet<UserId>; 2] = Default::default();
+    let mut guests = 0;
     for user in every_claim(slice) {
+        // Guests have claims, and are in no set.
+        if user.user.is_guest() {
+            guests += 1;
+            continue;
+        }
         if user.by.iter().any(|(_, claim)| *claim == Claim::Fan) {
             claimed[1].insert(user.user.clone());
         }
         claimed[0].insert(user.user);
     }
     let size = slice.size();
-    let counted = [size.card, size.fans];
+    if size.guests != guests {
+        wrong.push(format!(
+            "{set} has {guests} guests, and counts {}",
+            size.guests
+        ));
+    }
+    let counted = [size.card.saturating_sub(guests), size.fans];
     for ((group, claimed), counted) in [Group::All, Group::Fans].iter().zip(claimed).zip(counted) {
         let there: BTreeSet<UserId> = slice.members(*group).cloned().collect();
         let group = group.name();
@@ -264,7 +280,8 @@ fn wrong_attendance(world: &World, truth: &Truth) -> Vec<String> {
             live: world.live_id(live),
             epoch: Epoch(epoch),
         };
-        for (user, expectation) in &of_live.expectations {
+        let users = of_live.expectations.iter();
+        for (user, expectation) in users.filter(|(user, _)| !world.is_guest(**user)) {
             let id = [world.user_id(*user)];
             let attended =
                 at_once(store.have_attended(&of, &id)).is_ok_and(|attended| attended == [true]);
@@ -312,6 +329,25 @@ fn wrong_friends(world: &World, truth: &Truth) -> Vec<String> {
     wrong
 }
 
+/// Viewers who were told wrongly whether they moderate in their live.
+fn wrong_moderators(world: &World, truth: &Truth) -> Vec<String> {
+    let notes = world.notes();
+    let mut wrong = Vec::new();
+    for (socket, belief) in &truth.beliefs {
+        let Some(shown) = notes.shown_moderator.get(socket) else {
+            continue;
+        };
+        let moderates = world.rules.moderates(belief.user, belief.live);
+        if moderates.is_some_and(|moderates| moderates != *shown) {
+            let user = belief.user;
+            wrong.push(format!(
+                "u{user} moderates: {moderates:?}, and was told {shown}"
+            ));
+        }
+    }
+    wrong
+}
+
 /// Users of whom the store says wrongly whether they are online, or when they were seen last.
 fn wrong_times(world: &World, truth: &Truth) -> Vec<String> {
     if world.plan.loses_data() || world.plan.steps_clock() {
@@ -320,6 +356,9 @@ fn wrong_times(world: &World, truth: &Truth) -> Vec<String> {
     let now = unix_now();
     let mut wrong = Vec::new();
     for (user, left) in &truth.last_online {
+        if world.is_guest(*user) {
+            continue;
+        }
         let is_online = truth.online.values().any(|online| online.user == *user);
         let known = at_once(world.network.truth.presence_of(&[world.user_id(*user)]))
             .ok()
@@ -346,7 +385,7 @@ fn right_figures(world: &World, truth: &Truth, live: Live) -> Figures {
     Figures {
         viewers: of_live.held().count() as u64,
         fans: of_live.held().filter(is_fan).count() as u64,
-        guests: 0,
+        guests: of_live.held().filter(|user| world.is_guest(*user)).count() as u64,
     }
 }
 

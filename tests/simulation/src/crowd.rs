@@ -172,6 +172,25 @@ pub trait Surroundings: Send + Sync + 'static {
         false
     }
 
+    /// The guest that a person may be instead, who has no account.
+    fn guest_of(&self, _user: User) -> Option<User> {
+        None
+    }
+
+    /// The token with which a guest goes on as this user.
+    fn token(&self, _user: User) -> String {
+        String::new()
+    }
+
+    /// What the query of a request says who the user is.
+    fn credentials(&self, user: User) -> String {
+        format!(
+            "user_id={}&role={}",
+            self.name_of_user(user),
+            self.role(user)
+        )
+    }
+
     /// The role with which a user connects.
     fn role(&self, _user: User) -> &'static str {
         "viewer"
@@ -206,6 +225,9 @@ pub trait Surroundings: Send + Sync + 'static {
         _answer: &Value,
     ) {
     }
+
+    /// A gateway took a guest for that user, in this live or in none.
+    fn signed_in(&self, _user: User, _live: Option<Live>, _place: SocketAt) {}
 
     /// A socket is told that its live has closed.
     fn told_of_close(&self, _user: User, _live: Live, _place: SocketAt) {}

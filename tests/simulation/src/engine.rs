@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
-use rollcall::config::Config;
+use rollcall::config::{AuthMode, Config};
 use rollcall::gateway::start_without_ports;
 use rollcall::store::Follows;
 use serde::{Deserialize, Serialize};
@@ -28,16 +28,14 @@ use crate::expectation::How;
 use crate::faults::{self, Fault};
 use crate::link::Link;
 use crate::media_server::{self, SimulatedMediaServer};
+use crate::moderation::SimulatedModeration;
 use crate::network::at_once;
 use crate::oracle;
 use crate::plan::HistoryPlan;
 use crate::process::Process;
 use crate::timing::Timing;
 use crate::trace::Trace;
-use crate::world::{ProcessOrder, RunningGateway, World};
-
-/// The secret by which the gateways know each other's sessions without a socket.
-const PRESENCE_SECRET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/presence-secret");
+use crate::world::{ProcessOrder, RunningGateway, SECRET, World};
 
 /// The panics of the process, each with its place.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -310,7 +308,9 @@ fn config() -> Config {
         streamer_timeout: Some(media_server::SILENCE),
         stream_grace: media_server::GRACE,
         media: media_server::settings().into_iter().collect(),
-        presence_secret_file: Some(PRESENCE_SECRET.into()),
+        presence_secret_file: Some(SECRET.into()),
+        auth: AuthMode::Jwt,
+        jwt_hs256_secret_file: Some(SECRET.into()),
         // Nobody listens there: datagrams come within the process.
         udp: Some(SocketAddr::from(([127, 0, 0, 1], 1))),
         // Its clock is the processor's, which nobody simulates.
@@ -345,6 +345,7 @@ async fn direct(world: Arc<World>, is_over: Arc<AtomicBool>) {
         tokio::spawn(SimulatedBackend::new(&world, live).run(live));
     }
     tokio::spawn(SimulatedMediaServer::new(&world).run());
+    tokio::spawn(SimulatedModeration::new(&world).run());
     tokio::spawn(eavesdropper::eavesdrop(world.clone()));
     for user in 0..world.plan.people as u32 {
         tokio::spawn(Box::pin(Person::new(world.clone(), user).run()));

@@ -53,6 +53,8 @@ pub enum How {
     Unanswered,
     /// The live closed.
     Closed,
+    /// The guest has become a user, who has the seat.
+    SignedIn,
 }
 
 /// A beat that was answered. The gateway heard it between these times.
@@ -69,6 +71,8 @@ struct Hold {
     place: SocketAt,
     /// Since when the socket surely holds the user.
     since: Option<Instant>,
+    /// Of a user who was a guest here: since when the socket surely had the guest's seat.
+    seated: Option<Instant>,
     /// A join is on its way.
     asking: bool,
     /// The last beat of a session without a socket.
@@ -100,6 +104,8 @@ pub struct Trouble {
     /// The process does not run, or so seldom that it reads late what was sent to it. When the
     /// trouble is over, this is in [`Rules::freezes`].
     pub frozen: bool,
+    /// It may not have reached the store. Otherwise it only stood still, or starts.
+    pub cut_off: bool,
     /// Redis may have lost writes. Then slices are rebuilt after it, and nobody leaves meanwhile.
     pub may_lose: bool,
 }
@@ -178,10 +184,29 @@ impl Expectation {
             None => self.holds.push(Hold {
                 place,
                 since: None,
+                seated: None,
                 asking: true,
                 beat: None,
             }),
         }
+    }
+
+    /// The guest's socket asks to go on as this user, and surely has had a seat for so long.
+    pub fn signing_in(&mut self, place: SocketAt, seated: Option<Instant>) {
+        self.joining(place);
+        for hold in self.holds.iter_mut().filter(|hold| hold.place == place) {
+            hold.seated = seated;
+        }
+    }
+
+    /// Since when the socket surely holds the user.
+    pub fn held_since(&self, place: SocketAt) -> Option<Instant> {
+        self.holds.iter().find(|hold| hold.place == place)?.since
+    }
+
+    /// Whether the socket holds the user, or may do so.
+    pub fn may_hold(&self, place: SocketAt) -> bool {
+        self.holds.iter().any(|hold| hold.place == place)
     }
 
     /// The socket surely holds the user.
@@ -262,7 +287,7 @@ impl Expectation {
     /// The socket has begun to leave.
     pub fn leaving(&mut self, place: SocketAt) {
         for hold in self.holds.iter_mut().filter(|hold| hold.place == place) {
-            (hold.since, hold.asking) = (None, false);
+            (hold.since, hold.seated, hold.asking) = (None, None, false);
         }
     }
 
@@ -348,8 +373,34 @@ impl Expectation {
             && !self.gone.iter().any(elsewhere)
     }
 
-    /// On how many gateways that are well the user surely is, and has been for so long.
+    /// Whether the user surely is, and has been for so long, on a gateway that is well.
     pub fn is_surely_there(&self, at: Instant, long: Duration, rules: &Rules) -> bool {
+        self.is_sure(at, long, rules, |hold| hold.since)
+    }
+
+    /// The same of a seat that the user has taken over from a guest, who may have had it for longer,
+    /// and for which the gateway `of` counts one of the two at any time; so do all gateways if it is
+    /// `None`.
+    pub fn is_surely_counted(
+        &self,
+        at: Instant,
+        long: Duration,
+        of: Option<usize>,
+        rules: &Rules,
+    ) -> bool {
+        self.is_sure(at, long, rules, |hold| {
+            let is_meant = of.is_none_or(|gateway| gateway == hold.place.gateway);
+            hold.seated.filter(|_| is_meant).or(hold.since)
+        })
+    }
+
+    fn is_sure(
+        &self,
+        at: Instant,
+        long: Duration,
+        rules: &Rules,
+        since: impl Fn(&Hold) -> Option<Instant>,
+    ) -> bool {
         let is_well = |gateway: usize| {
             let trouble = rules.troubles[gateway];
             trouble.is_none_or(|trouble| {
@@ -359,7 +410,7 @@ impl Expectation {
             })
         };
         let is_sure = |hold: &Hold| {
-            hold.since.is_some_and(|since| since + long < at) && is_well(hold.place.gateway)
+            since(hold).is_some_and(|since| since + long < at) && is_well(hold.place.gateway)
         };
         self.holds.iter().any(is_sure)
     }
@@ -368,6 +419,22 @@ impl Expectation {
     pub fn is_possibly_there(&self, at: Instant, long: Duration, rules: &Rules) -> bool {
         let may_be = |gone: &Gone| gone.promised(rules).is_none_or(|by| by + long >= at);
         !self.holds.is_empty() || self.gone.iter().any(may_be)
+    }
+
+    /// The same of a guest, without the seats that this user has taken over. While the user may also
+    /// be there in another way, the guest may still count, too.
+    pub fn is_possibly_counted(
+        &self,
+        user: Option<&Self>,
+        at: Instant,
+        long: Duration,
+        rules: &Rules,
+    ) -> bool {
+        let may_be = |gone: &Gone| gone.promised(rules).is_none_or(|by| by + long >= at);
+        let is_otherwise_there =
+            user.is_some_and(|user| user.holds.len() > 1 || user.gone.iter().any(may_be));
+        let counts = |gone: &&Gone| is_otherwise_there || gone.how != How::SignedIn;
+        !self.holds.is_empty() || self.gone.iter().filter(counts).any(may_be)
     }
 
     /// The gateways with a socket that surely holds the user, each once.
@@ -484,7 +551,7 @@ impl Gone {
             How::Killed => return self.removed_by(rules),
             // The answer to the close is final, even if a gateway cannot be reached.
             How::Closed => return Some(natural),
-            How::Left | How::Vanished | How::Unanswered | How::Moved => {
+            How::Left | How::Vanished | How::Unanswered | How::Moved | How::SignedIn => {
                 rules.troubles[self.gateway].as_ref()
             }
         };
@@ -541,7 +608,7 @@ impl Gone {
 
 fn allowance(how: How, timing: &Timing) -> Duration {
     match how {
-        How::Left => timing.settled(),
+        How::Left | How::SignedIn => timing.settled(),
         How::Vanished | How::Unanswered => timing.vanished(),
         How::Killed => timing.killed(),
         How::Moved => timing.moved(),

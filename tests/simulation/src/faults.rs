@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
 use crate::expectation::How;
+use crate::moderation;
 use crate::network::{LinkWay, NodeMode};
 use crate::plan::RoundFault;
 use crate::timing::EXACT_AGAIN;
@@ -131,7 +132,7 @@ pub(crate) async fn carry_out(world: Arc<World>, fault: RoundFault) {
 }
 
 async fn restart(world: &World, fault: &RoundFault, end: ProcessOrder) {
-    world.crowd.trouble(fault.victim, false);
+    world.crowd.stands_still(fault.victim, false);
     world.order(end);
     sleep(fault.hold).await;
     world.order(ProcessOrder::Start(fault.victim));
@@ -176,7 +177,7 @@ async fn drain(world: &World, fault: &RoundFault) {
 }
 
 async fn freeze(world: &World, fault: &RoundFault) {
-    world.crowd.trouble(fault.victim, true);
+    world.crowd.stands_still(fault.victim, true);
     world.order(ProcessOrder::Freeze(fault.victim));
     // Up to three leases.
     sleep(fault.hold.mul_f64(1.5)).await;
@@ -250,6 +251,7 @@ async fn lose(world: &World, fault: &RoundFault) {
         Fault::Failover => sleep(Duration::from_millis(100 + fault.choice % 2_000)).await,
         _ => sleep(fault.hold).await,
     }
+    let knew = moderation::who_knows(world);
     world.crowd.trouble_for_all();
     let nodes = world.network.nodes();
     (0..nodes).for_each(|node| world.network.set_node(node, NodeMode::Down));
@@ -258,6 +260,7 @@ async fn lose(world: &World, fault: &RoundFault) {
         Some(backup) => world.network.truth.restore(backup),
         None => world.network.truth.lose_everything(),
     }
+    moderation::data_is_lost(world);
     for node in 0..nodes {
         world.network.set_node(node, NodeMode::Up);
         world.network.all_doubt(node);
@@ -273,13 +276,17 @@ async fn lose(world: &World, fault: &RoundFault) {
             exact_again(world).await;
         }
     }
+    moderation::data_is_back(world, &knew);
 }
 
 async fn flush_all(world: &World) {
+    let knew = moderation::who_knows(world);
     world.crowd.trouble_for_all();
     world.network.truth.lose_everything();
+    moderation::data_is_lost(world);
     a_close_is_forgotten(world);
     exact_again(world).await;
+    moderation::data_is_back(world, &knew);
 }
 
 /// The store may have lost a close of which not every gateway has heard. Those who know of it close

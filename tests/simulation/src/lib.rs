@@ -14,6 +14,7 @@ pub mod expectation;
 mod faults;
 mod link;
 mod media_server;
+mod moderation;
 mod network;
 mod old_ids;
 mod oracle;

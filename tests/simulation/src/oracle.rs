@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::crowd::Surroundings;
 use crate::crowd::truth::{Truth, Wronged};
 use crate::expectation::{Expectation, Live, User, Wrong};
+use crate::moderation;
 use crate::world::World;
 
 /// How often the store and the gateways are looked at.
@@ -36,6 +37,7 @@ pub(crate) async fn run(world: Arc<World>) {
         members(&world);
         stays_open(&world);
         figures(&world);
+        moderation::look(&world);
         tasks(&world);
     }
 }
@@ -60,7 +62,11 @@ fn members(world: &World) {
         let of_live = &truth.lives[live];
         for group in set.groups() {
             let present = users(world, there.get(&(set.clone(), *group)));
-            let belongs = |user| *group == Group::All || world.is_fan(user, live);
+            // No set has guests.
+            let belongs = |user| match group {
+                Group::All => !world.is_guest(user),
+                Group::Fans => world.is_fan(user, live),
+            };
             for wronged in of_live.judge(&present, belongs, now, &truth.rules) {
                 let Wronged { user, wrong, .. } = wronged;
                 let is_there = wrong == Wrong::Ghost;
@@ -158,10 +164,11 @@ fn forget_openings(world: &World, truth: &mut Truth, records: &BTreeMap<LiveId, 
     }
 }
 
-/// The fewest and the most fans and viewers that a live can have now.
+/// The fewest and the most fans, viewers and guests that a gateway can say that a live has now.
 struct Range {
     fans: [u64; 2],
     viewers: [u64; 2],
+    guests: [u64; 2],
 }
 
 /// How long figures may be wrong. Without a fault that is a flush and a throttle.
@@ -175,19 +182,35 @@ fn figures_late(world: &World) -> Duration {
     }
 }
 
-fn range(world: &World, live: Live, at: Instant, told: Duration) -> Range {
+fn range(world: &World, gateway: usize, live: Live, at: Instant, told: Duration) -> Range {
     let truth = world.truth();
     let rules = &truth.rules;
     let mut range = Range {
         fans: [0; 2],
         viewers: [0; 2],
+        guests: [0; 2],
     };
+    // If the guest and the user are in different slices, only the gateway of the socket always
+    // counts exactly one of the two.
+    let is_one = truth.lives[live].slices == 1;
+    let of = if is_one { None } else { Some(gateway) };
     for (user, expectation) in &truth.lives[live].expectations {
         let (is_fan, is_unsure) = (world.is_fan(*user, live), world.is_fan_unsure(*user, live));
         let is_sure = expectation.is_surely_there(at, told, rules);
         let is_possible = expectation.is_possibly_there(at, told, rules);
-        range.viewers[0] += u64::from(is_sure);
-        range.viewers[1] += u64::from(is_possible);
+        let is_counted = expectation.is_surely_counted(at, told, of, rules);
+        range.viewers[0] += u64::from(is_counted);
+        range.viewers[1] += u64::from(match is_one {
+            true => {
+                let account = world.account_of(*user);
+                let account = account.and_then(|user| truth.lives[live].expectations.get(&user));
+                expectation.is_possibly_counted(account, at, told, rules)
+            }
+            false => is_possible,
+        });
+        let is_guest = world.is_guest(*user);
+        range.guests[0] += u64::from(is_guest && is_sure);
+        range.guests[1] += u64::from(is_guest && is_possible);
         range.fans[0] += u64::from(is_fan && !is_unsure && is_sure);
         range.fans[1] += u64::from((is_fan || is_unsure) && is_possible);
     }
@@ -237,17 +260,24 @@ fn figures(world: &World) {
             let Some((told, Quality::Exact)) = told else {
                 continue;
             };
-            let range = range(world, live, now, late);
+            let range = range(world, gateway, live, now, late);
             let is_within =
                 |figure: u64, [least, most]: [u64; 2]| least <= figure && figure <= most;
-            if is_within(told.viewers, range.viewers) && is_within(told.fans, range.fans) {
+            if is_within(told.viewers, range.viewers)
+                && is_within(told.fans, range.fans)
+                && is_within(told.guests, range.guests)
+            {
                 continue;
             }
-            let told = format!("{} viewers and {} fans", told.viewers, told.fans);
             let who = who(&world.truth(), live, now);
-            let there = format!("{:?} and {:?}: {who}", range.viewers, range.fans);
+            let Range {
+                fans,
+                viewers,
+                guests,
+            } = range;
+            let there = format!("{viewers:?} viewers, {fans:?} fans, {guests:?} guests: {who}");
             world.found(format!(
-                "gateway {gateway} says exactly {told} of l{live}, and there are {there}"
+                "gateway {gateway} says exactly {told:?} of l{live}, and there are {there}"
             ));
         }
     }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use axum::http::header::CONNECTION;
 use axum::http::{Method, Request};
 use http_body_util::BodyExt;
 use parking_lot::{Mutex, MutexGuard};
+use rollcall::auth::mint::{Grant, TokenSigner};
 use rollcall::base::identity::{Identity, Role};
 use rollcall::base::ids::{LiveId, UserId};
 use rollcall::features::datagrams::DatagramDoor;
@@ -36,6 +38,7 @@ use crate::crowd::{Answer, CrowdRefusal, Habits, Outcome, Surroundings, derived}
 use crate::eavesdropper::Overheard;
 use crate::expectation::{How, Live, SocketAt, User};
 use crate::faults::Fault;
+use crate::moderation::{self, RulesInForce};
 use crate::network::Network;
 use crate::old_ids;
 use crate::oracle;
@@ -54,6 +57,15 @@ const PACE: Duration = Duration::from_secs(10);
 
 /// So many people come in a second, at first.
 const RAMP: f64 = 7.5;
+
+/// The guest that a person may be has this number more.
+const GUEST: User = 1_000;
+
+/// Signs the tokens of all. It is the presence secret, too.
+pub(crate) const SECRET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/presence-secret");
+
+/// Longer than a history.
+const TOKEN_LIFE: Duration = Duration::from_secs(24 * 3_600);
 
 /// The close code of who was removed from a live.
 const REMOVED: u16 = 4003;
@@ -124,6 +136,7 @@ impl HttpDoor {
         method: Method,
         path: &str,
         body: &Value,
+        token: Option<&str>,
     ) -> Option<(JoinHandle<()>, oneshot::Receiver<Answer>)> {
         let (answer, answered) = oneshot::channel();
         let router = self.router.clone();
@@ -132,13 +145,15 @@ impl HttpDoor {
         } else {
             Body::from(body.to_string())
         };
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header("host", "localhost")
-            .header("content-type", "application/json")
-            .body(body)
-            .ok()?;
+            .header("content-type", "application/json");
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let request = request.body(body).ok()?;
         let asked = self.handle.spawn(async move {
             let Ok(response) = router.oneshot(request).await;
             let status = response.status().as_u16();
@@ -177,6 +192,8 @@ pub(crate) struct Notes {
     pub(crate) is_on_air: bool,
     /// By socket.
     pub(crate) shown_friends: BTreeMap<u64, ShownFriends>,
+    /// By socket, whether it was told that its user moderates in its live.
+    pub(crate) shown_moderator: BTreeMap<u64, bool>,
     /// How many faults of each kind there were.
     pub(crate) faults: BTreeMap<Fault, u64>,
     /// Until then older data may still be there, with users who left long ago.
@@ -197,6 +214,10 @@ pub(crate) struct World {
     pub(crate) trace: Arc<Trace>,
     pub(crate) overheard: Overheard,
     pub(crate) crowd: CrowdState,
+    pub(crate) rules: RulesInForce,
+    signer: TokenSigner,
+    /// Of users and of the back end.
+    tokens: Mutex<BTreeMap<UserId, String>>,
     pub(crate) spots: Mutex<Vec<Spot>>,
     orders: Mutex<Vec<ProcessOrder>>,
     notes: Mutex<Notes>,
@@ -219,12 +240,16 @@ impl World {
             pace: PACE,
             ramp: RAMP,
         });
+        let signer = TokenSigner::of_secret_file(Path::new(SECRET));
         Self {
             timing: Timing::SIMULATED,
             network,
             trace,
             overheard: Overheard::default(),
             crowd,
+            rules: RulesInForce::default(),
+            signer: id(signer),
+            tokens: Mutex::default(),
             spots: Mutex::new((0..plan.gateways).map(|_| Spot::default()).collect()),
             orders: Mutex::default(),
             notes: Mutex::default(),
@@ -265,7 +290,35 @@ impl World {
     }
 
     pub(crate) fn user_id(&self, user: User) -> UserId {
-        id(UserId::parse(&format!("u{user}")))
+        match user.checked_sub(GUEST) {
+            Some(number) => id(UserId::guest(&format!("g{number}"))),
+            None => id(UserId::parse(&format!("u{user}"))),
+        }
+    }
+
+    /// Whether a user has no account.
+    pub(crate) fn is_guest(&self, user: User) -> bool {
+        user >= GUEST
+    }
+
+    /// The user that a guest becomes by signing in.
+    pub(crate) fn account_of(&self, guest: User) -> Option<User> {
+        guest.checked_sub(GUEST)
+    }
+
+    /// A token, which is the same each time.
+    fn token_of(&self, user: UserId, role: Role) -> String {
+        let mut tokens = self.tokens.lock();
+        if let Some(token) = tokens.get(&user) {
+            return token.clone();
+        }
+        let grant = Grant {
+            ttl: TOKEN_LIFE,
+            ..Grant::new(user.clone(), role)
+        };
+        let token = id(self.signer.sign(&grant)).reveal().to_owned();
+        tokens.insert(user, token.clone());
+        token
     }
 
     /// Whether a user's sockets are those of a streamer. Lives have streamers of their own, who are
@@ -275,11 +328,17 @@ impl World {
     }
 
     pub(crate) fn user(&self, user: &UserId) -> Option<User> {
-        user.as_str().strip_prefix('u')?.parse().ok()
+        match user.as_str().strip_prefix("~g") {
+            Some(number) => Some(GUEST + number.parse::<User>().ok()?),
+            None => user.as_str().strip_prefix('u')?.parse().ok(),
+        }
     }
 
     /// Whether a user follows the streamer of a live.
     pub(crate) fn is_fan(&self, user: User, live: Live) -> bool {
+        if self.is_guest(user) {
+            return false;
+        }
         match self.changed_fans.lock().get(&(user, live)) {
             Some(change) => change.follows,
             None => {
@@ -316,7 +375,17 @@ impl World {
         Some((gateway.figures(&live)?, gateway.quality(&live)?))
     }
 
-    /// Asks a gateway over HTTP; the status and the body of its answer.
+    /// Whether a user has a seat on a gateway.
+    pub(crate) fn has_seat(&self, gateway: usize, live: Live, user: User) -> bool {
+        let spots = self.spots.lock();
+        let running = spots[gateway].running.as_ref();
+        running.is_some_and(|running| {
+            let (live, user) = (self.live_id(live), self.user_id(user));
+            running.gateway.has_seat(&live, &user)
+        })
+    }
+
+    /// Asks a gateway over HTTP as the back end; the status and the body of its answer.
     pub(crate) async fn http(
         &self,
         gateway: usize,
@@ -324,13 +393,27 @@ impl World {
         path: &str,
         body: &Value,
     ) -> Option<(u16, Value)> {
+        let back_end = id(UserId::parse("back-end"));
+        let token = self.token_of(back_end, Role::Service);
+        self.http_with(gateway, method, path, body, &token).await
+    }
+
+    /// Asks a gateway over HTTP with a token; the status and the body of its answer.
+    pub(crate) async fn http_with(
+        &self,
+        gateway: usize,
+        method: Method,
+        path: &str,
+        body: &Value,
+        token: &str,
+    ) -> Option<(u16, Value)> {
         let is_put = method == Method::PUT;
         let door = self.spots.lock()[gateway]
             .running
             .as_ref()?
             .internal
             .clone();
-        let (asked, answered) = door.send(method, path, body)?;
+        let (asked, answered) = door.send(method, path, body, Some(token))?;
         let answered = timeout(PATIENCE, answered).await;
         if answered.is_err() && is_put {
             // A request that a client gave up may be carried out later. One that opens a live that
@@ -453,6 +536,21 @@ impl World {
         })
     }
 
+    /// Notes what a socket is told of whether its user moderates in its live.
+    fn is_told_to_moderate(&self, place: SocketAt, live: Option<Live>, message: &Value) {
+        let mut notes = self.notes();
+        let moderator = match message["type"].as_str() {
+            _ if live.is_none() => None,
+            Some("joined") => Some(message["you"]["moderator"] == true),
+            Some("you") => Some(message["moderator"] == true),
+            _ => return,
+        };
+        match moderator {
+            Some(moderator) => drop(notes.shown_moderator.insert(place.socket, moderator)),
+            None => drop(notes.shown_moderator.remove(&place.socket)),
+        }
+    }
+
     /// Checks that nobody is let in in spite of a ban.
     fn is_not_banned(&self, user: User, live: Live, gateway: usize) {
         let settled = self.timing.told() + self.timing.settled();
@@ -466,6 +564,7 @@ impl World {
                 "gateway {gateway} let u{user} into l{live} in spite of a ban"
             ));
         }
+        moderation::is_let_in(self, user, Some(live), gateway);
     }
 }
 
@@ -507,6 +606,23 @@ impl Surroundings for World {
         1 + (derived(self.plan.seed, &format!("devices {user}")) % 3) as usize
     }
 
+    fn guest_of(&self, user: User) -> Option<User> {
+        (user % 4 == 2).then_some(user + GUEST)
+    }
+
+    fn token(&self, user: User) -> String {
+        let role = if self.is_streamer(user) {
+            Role::Streamer
+        } else {
+            Role::Viewer
+        };
+        self.token_of(self.user_id(user), role)
+    }
+
+    fn credentials(&self, user: User) -> String {
+        format!("token={}", self.token(user))
+    }
+
     async fn connect(
         &self,
         gateway: usize,
@@ -546,7 +662,7 @@ impl Surroundings for World {
         let Some(door) = self.door(gateway) else {
             return Outcome::Nobody;
         };
-        let Some((_, answered)) = door.send(method, path, body) else {
+        let Some((_, answered)) = door.send(method, path, body, None) else {
             return Outcome::Nobody;
         };
         match timeout(PATIENCE, answered).await {
@@ -589,7 +705,7 @@ impl Surroundings for World {
     }
 
     fn asks_for_friends(&self, user: User) -> bool {
-        user.is_multiple_of(3)
+        user.is_multiple_of(3) && self.guest_of(user).is_none() && !self.is_guest(user)
     }
 
     fn note(&self, gateway: usize, what: &str) {
@@ -601,6 +717,7 @@ impl Surroundings for World {
         if said.is_null() {
             self.found(format!("a message that is no JSON: {text}"));
         }
+        self.is_told_to_moderate(place, live, said);
         match live {
             Some(live) => self.is_shown_friends(user, place, live, said),
             None => drop(self.notes().shown_friends.remove(&place.socket)),
@@ -618,6 +735,10 @@ impl Surroundings for World {
             self.is_not_banned(user, live, place.gateway);
             self.truth().lives[live].was_entered = true;
         }
+    }
+
+    fn signed_in(&self, user: User, live: Option<Live>, place: SocketAt) {
+        moderation::is_let_in(self, user, live, place.gateway);
     }
 
     fn socket_ended(&self, user: User, place: SocketAt, code: Option<u16>, why: &str) {

@@ -134,7 +134,7 @@ impl Datagrams {
     /// `None` if the answer to a join has nothing of the kind.
     pub(super) fn of(joined: &Value, user: User, device: usize) -> Option<Self> {
         let offer = Offer::deserialize(&joined["udp"]).ok()?;
-        let ip = Ipv4Addr::new(198, 18, user as u8, device as u8);
+        let ip = Ipv4Addr::new(198, 18 + (user >> 8) as u8, user as u8, device as u8);
         Some(Self {
             session: DatagramSession::of(&offer)?,
             number: 0,

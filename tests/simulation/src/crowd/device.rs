@@ -19,6 +19,8 @@ pub enum DeviceOrder {
     Join(Live),
     /// Leave the present live.
     Leave,
+    /// Go on as this user, who has an account. For a guest's device with a socket.
+    SignIn(User),
     /// Close cleanly.
     Close,
     /// Stop without a word.
@@ -43,6 +45,8 @@ pub enum DeviceEvent {
     Joined(Live),
     /// It is connected, and in no live.
     Out,
+    /// It goes on where it is, as this user.
+    SignedIn(User),
     /// Its live closed.
     Closed,
     /// It must ask to join again, and is still in this live.

@@ -25,6 +25,7 @@ const CHANNEL_CAPACITY: usize = 16;
 /// A device, as its person knows it.
 struct Handle {
     socket: u64,
+    user: User,
     gateway: usize,
     orders: Sender<DeviceOrder>,
     live: Option<Live>,
@@ -306,10 +307,14 @@ impl<S: Surroundings> Person<S> {
         let at_once = self.rng.random_bool(0.5)
             && self.crowd().epoch(live).is_some()
             && !self.surroundings.asks_for_friends(self.user);
+        let user = match self.surroundings.guest_of(self.user) {
+            Some(guest) if self.rng.random_bool(0.6) => guest,
+            _ => self.user,
+        };
         let (orders, for_device) = channel(CHANNEL_CAPACITY);
         let device = Device {
             surroundings: self.surroundings.clone(),
-            user: self.user,
+            user,
             number: at,
             place,
             orders: for_device,
@@ -322,6 +327,7 @@ impl<S: Surroundings> Person<S> {
         slot.last = Some(gateway);
         slot.device = Some(Handle {
             socket: place.socket,
+            user,
             gateway,
             orders,
             live: None,
@@ -345,6 +351,7 @@ impl<S: Surroundings> Person<S> {
         match told {
             DeviceEvent::Joined(live) => (device.live, device.busy) = (Some(live), false),
             DeviceEvent::Out => (device.live, device.busy) = (None, false),
+            DeviceEvent::SignedIn(user) => (device.user, device.busy) = (user, false),
             DeviceEvent::Closed => {
                 device.live = None;
                 slot.due = again;
@@ -426,9 +433,33 @@ impl<S: Surroundings> Person<S> {
         }
     }
 
+    /// Has a device that is a guest's go on as the person. False if it has none, or does not want
+    /// to.
+    fn signs_in(&mut self) -> bool {
+        let user = self.user;
+        let is_guests = |slot: &&mut DevicePlan| match &slot.device {
+            Some(device) => slot.habits.has_socket && device.is_free() && device.user != user,
+            None => false,
+        };
+        let Some(slot) = self.slots.iter_mut().find(is_guests) else {
+            return false;
+        };
+        if !self.rng.random_bool(0.4) {
+            return false;
+        }
+        if let Some(device) = &mut slot.device {
+            device.busy = true;
+            device.order(DeviceOrder::SignIn(user));
+        }
+        true
+    }
+
     fn act(&mut self) {
         if let Some((_, home)) = self.surroundings.home(self.user) {
             return self.go_home(home);
+        }
+        if self.signs_in() {
+            return;
         }
         let live = self.any_live();
         let soon = self.within(500, 8_000);

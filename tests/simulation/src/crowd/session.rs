@@ -135,6 +135,7 @@ impl<S: Surroundings> SessionDevice<S> {
                         self.say(DeviceEvent::Out).await;
                     }
                     Some(DeviceOrder::FallSilent(silence)) => self.fall_silent(silence).await,
+                    Some(DeviceOrder::SignIn(_)) => {}
                     Some(DeviceOrder::Close) | None => {
                         self.leave().await;
                         return DeviceEnd::Asked;
@@ -228,11 +229,7 @@ impl<S: Surroundings> SessionDevice<S> {
         };
         let wish = self.wish(gateway, live);
         let surroundings = &self.device.surroundings;
-        let path = format!(
-            "/v1/presence?user_id={}&role={}",
-            surroundings.name_of_user(self.user()),
-            surroundings.role(self.user())
-        );
+        let path = format!("/v1/presence?{}", surroundings.credentials(self.user()));
         let body = self.body(live);
         let how = match self.ask(gateway, Method::POST, &path, &body).await {
             Outcome::Answered(answer) if answer.status == 201 => {

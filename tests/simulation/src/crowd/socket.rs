@@ -36,6 +36,13 @@ struct PendingJoin {
     epoch: Option<u64>,
 }
 
+/// A guest's wish to go on as a user, without an answer.
+#[derive(Debug, Clone, Copy)]
+struct PendingSignIn {
+    id: u64,
+    user: User,
+}
+
 /// What follows from a message.
 #[derive(Debug, Default)]
 struct SocketStep {
@@ -60,6 +67,7 @@ struct SocketClient<S> {
     user: User,
     place: SocketAt,
     asked: Option<PendingJoin>,
+    signing_in: Option<PendingSignIn>,
     /// The id of a leave without an answer.
     leaving: Option<u64>,
     /// The live that it is in, or may still be in.
@@ -111,6 +119,24 @@ impl<S: Surroundings> SocketClient<S> {
         json!({"type": "leave", "id": self.id}).to_string()
     }
 
+    /// Asks to go on as a user; what to send.
+    fn sign_in(&mut self, user: User) -> String {
+        self.note(&format!("signs in as u{user}"));
+        let crowd = self.surroundings.crowd();
+        crowd.seen_somewhere(user);
+        if let Some(live) = self.live {
+            crowd.signing_in(self.user, user, live, self.place);
+        }
+        self.id += 1;
+        self.signing_in = Some(PendingSignIn { id: self.id, user });
+        json!({
+            "type": "refresh",
+            "token": self.surroundings.token(user),
+            "id": self.id,
+        })
+        .to_string()
+    }
+
     /// A heartbeat is due.
     fn beat(&mut self) -> SocketStep {
         let since = *self.unanswered_since.get_or_insert_with(Instant::now);
@@ -128,17 +154,23 @@ impl<S: Surroundings> SocketClient<S> {
     fn out(&mut self, how: How) {
         self.note(&format!("{how:?}"));
         let crowd = self.surroundings.crowd();
+        let of_asked = if how == How::Vanished {
+            How::Unanswered
+        } else {
+            how
+        };
+        if let Some(PendingSignIn { user, .. }) = self.signing_in.take() {
+            crowd.seen_late(user);
+            if let Some(live) = self.live {
+                crowd.left(user, live, self.place, of_asked);
+            }
+        }
         let asked = self.asked.take().map(|asked| asked.live);
         if let Some(live) = self.live.take().filter(|live| asked != Some(*live)) {
             crowd.left(self.user, live, self.place, how);
         }
         if let Some(live) = asked {
-            let how = if how == How::Vanished {
-                How::Unanswered
-            } else {
-                how
-            };
-            crowd.left(self.user, live, self.place, how);
+            crowd.left(self.user, live, self.place, of_asked);
         }
     }
 
@@ -157,10 +189,14 @@ impl<S: Surroundings> SocketClient<S> {
             "heartbeat_ack" => self.unanswered_since = None,
             "joined" => return self.is_in(message),
             "left" => return self.is_out(),
+            "refreshed" => return self.is_signed_in(),
             "closed" => return self.is_over(message),
             "reconnect" => {
                 let after = message["after_ms"].as_u64().unwrap_or_default();
                 return DeviceEvent::MoveAfter(Duration::from_millis(after)).into();
+            }
+            "error" if self.signing_in.is_some_and(|asked| id == Some(asked.id)) => {
+                return self.is_not_signed_in();
             }
             // The live closed before the leave arrived.
             "error" if id.is_some() && id == self.leaving => return self.is_out(),
@@ -196,6 +232,27 @@ impl<S: Surroundings> SocketClient<S> {
         }
     }
 
+    fn is_signed_in(&mut self) -> SocketStep {
+        let Some(PendingSignIn { user, .. }) = self.signing_in.take() else {
+            return SocketStep::default();
+        };
+        let guest = std::mem::replace(&mut self.user, user);
+        let crowd = self.surroundings.crowd();
+        crowd.signed_in(guest, user, self.live, self.place);
+        self.surroundings.signed_in(user, self.live, self.place);
+        DeviceEvent::SignedIn(user).into()
+    }
+
+    fn is_not_signed_in(&mut self) -> SocketStep {
+        if let Some(PendingSignIn { user, .. }) = self.signing_in.take()
+            && let Some(live) = self.live
+        {
+            let crowd = self.surroundings.crowd();
+            crowd.not_signed_in(self.user, user, live, self.place);
+        }
+        DeviceEvent::Again(self.live).into()
+    }
+
     fn is_over(&mut self, message: &Value) -> SocketStep {
         let of = message["live_id"].as_str().unwrap_or_default();
         let surroundings = &self.surroundings;
@@ -207,6 +264,9 @@ impl<S: Surroundings> SocketClient<S> {
         };
         surroundings.told_of_close(self.user, live, self.place);
         let crowd = surroundings.crowd();
+        if let Some(PendingSignIn { user, .. }) = self.signing_in {
+            crowd.left(user, live, self.place, How::Closed);
+        }
         crowd.left(self.user, live, self.place, How::Closed);
         DeviceEvent::Closed.into()
     }
@@ -257,6 +317,7 @@ impl<S: Surroundings> SocketDevice<S> {
             user: device.user,
             place: device.place,
             asked: None,
+            signing_in: None,
             leaving: None,
             live: None,
             id: 0,
@@ -321,6 +382,7 @@ impl<S: Surroundings> SocketDevice<S> {
                 order = self.device.orders.recv() => match order {
                     Some(DeviceOrder::Join(live)) => SocketStep { say: Some(self.client.join(live)), tell: None },
                     Some(DeviceOrder::Leave) => SocketStep { say: Some(self.client.leave()), tell: None },
+                    Some(DeviceOrder::SignIn(user)) => SocketStep { say: Some(self.client.sign_in(user)), tell: None },
                     Some(DeviceOrder::FallSilent(_)) => continue,
                     Some(DeviceOrder::Vanish(silence)) => return self.vanish(silence, socket),
                     Some(DeviceOrder::Close) | None => return self.close(socket).await,

@@ -24,6 +24,17 @@ const READ_LATE: Duration = REMOVAL_KNOWN;
 /// A connection that ends sooner may never have been told to the store.
 const NOTICED: Duration = Duration::from_secs(2);
 
+/// By then a gateway that reaches the store again knows that it does, and has read what it missed.
+const BACK: Duration = Duration::from_secs(11);
+
+/// In what way a gateway cannot keep its promises; see [`Trouble`].
+#[derive(Debug, Clone, Copy)]
+struct TroubleKind {
+    frozen: bool,
+    cut_off: bool,
+    may_lose: bool,
+}
+
 /// A live, as the back end knows it, and its users.
 #[derive(Debug, Default)]
 pub struct LiveTruth {
@@ -356,18 +367,39 @@ impl CrowdState {
 
     /// The gateway cannot keep its promises from now on.
     pub fn trouble(&self, gateway: usize, frozen: bool) {
-        self.begin_trouble(gateway, frozen, false);
+        let kind = TroubleKind {
+            frozen,
+            cut_off: true,
+            may_lose: false,
+        };
+        self.begin_trouble(gateway, kind);
     }
 
-    fn begin_trouble(&self, gateway: usize, frozen: bool, may_lose: bool) {
+    /// The gateway's process stands still, or is about to start; it reaches the store when it runs.
+    pub fn stands_still(&self, gateway: usize, frozen: bool) {
+        let kind = TroubleKind {
+            frozen,
+            cut_off: false,
+            may_lose: false,
+        };
+        self.begin_trouble(gateway, kind);
+    }
+
+    fn begin_trouble(&self, gateway: usize, kind: TroubleKind) {
         let mut truth = self.truth();
         truth.troubles[gateway] += 1;
-        let before = truth.rules.troubles[gateway].filter(|trouble| trouble.until.is_none());
+        let before = truth.rules.troubles[gateway];
+        // The gateway may not know yet that it reaches the store again.
+        let was_cut_off = before.is_some_and(|before| {
+            before.cut_off && before.until.is_none_or(|until| until.elapsed() < BACK)
+        });
+        let before = before.filter(|trouble| trouble.until.is_none());
         truth.rules.troubles[gateway] = Some(Trouble {
             since: before.map_or_else(Instant::now, |before| before.since),
             until: None,
-            frozen: frozen || before.is_some_and(|before| before.frozen),
-            may_lose: may_lose || before.is_some_and(|before| before.may_lose),
+            frozen: kind.frozen || before.is_some_and(|before| before.frozen),
+            cut_off: kind.cut_off || was_cut_off,
+            may_lose: kind.may_lose || before.is_some_and(|before| before.may_lose),
         });
     }
 
@@ -398,7 +430,12 @@ impl CrowdState {
 
     /// No gateway reaches the store, or not all that it has said: the store loses writes.
     pub fn loss_for_all(&self) {
-        (0..self.spots.len()).for_each(|gateway| self.begin_trouble(gateway, false, true));
+        let kind = TroubleKind {
+            frozen: false,
+            cut_off: true,
+            may_lose: true,
+        };
+        (0..self.spots.len()).for_each(|gateway| self.begin_trouble(gateway, kind));
     }
 
     /// One of the troubles of each gateway is over.
@@ -410,6 +447,20 @@ impl CrowdState {
     pub fn is_well_for(&self, gateway: usize, long: Duration) -> bool {
         let trouble = self.truth().rules.troubles[gateway];
         trouble.is_none_or(|trouble| trouble.until.is_some_and(|at| at.elapsed() > long))
+    }
+
+    /// Whether the gateway knows what the store knew when it went on, or began: at most it stood
+    /// still before.
+    pub fn has_caught_up(&self, gateway: usize) -> bool {
+        let trouble = self.truth().rules.troubles[gateway];
+        trouble.is_none_or(|trouble| {
+            let left = if trouble.cut_off {
+                BACK
+            } else {
+                Duration::ZERO
+            };
+            trouble.until.is_some_and(|at| at.elapsed() >= left)
+        })
     }
 
     /// A gateway that stops gives up the sessions without a socket that it has.
@@ -474,6 +525,66 @@ impl CrowdState {
             truth.beliefs.insert(place.socket, belief);
         }
         current.is_some()
+    }
+
+    /// The guest's socket asks to go on as a user of the live.
+    pub fn signing_in(&self, guest: User, user: User, live: Live, place: SocketAt) {
+        let seated = self.truth().lives[live]
+            .expectations
+            .get(&guest)
+            .and_then(|expectation| expectation.held_since(place));
+        self.leaving(guest, live, place);
+        self.with(live, user, place, |expectation| {
+            expectation.signing_in(place, seated)
+        });
+    }
+
+    /// The gateway said that the guest's socket goes on as that user, in this live or in none.
+    pub fn signed_in(&self, guest: User, user: User, live: Option<Live>, place: SocketAt) {
+        let now = Instant::now();
+        let mut truth = self.truth();
+        if truth.is_dead(place) {
+            return;
+        }
+        if let Some(online) = truth.online.get_mut(&place.socket) {
+            (online.user, online.since) = (user, now);
+        }
+        truth.last_online.remove(&user);
+        let Some(live) = live else {
+            return;
+        };
+        let of_live = &mut truth.lives[live];
+        let of_guest = of_live.expectations.entry(guest).or_default();
+        // If not, the live has closed meanwhile.
+        let had_seat = of_guest.may_hold(place);
+        of_guest.ended(place, now, How::SignedIn);
+        let of_user = of_live.expectations.entry(user).or_default();
+        match of_live.epoch.filter(|_| had_seat) {
+            Some(epoch) => {
+                of_user.joined(place, now);
+                let belief = Belief {
+                    place,
+                    user,
+                    live,
+                    epoch,
+                };
+                truth.beliefs.insert(place.socket, belief);
+            }
+            None => of_user.ended(place, now, How::Closed),
+        }
+    }
+
+    /// The gateway did not take the guest for that user. The guest's socket stays in the live.
+    pub fn not_signed_in(&self, guest: User, user: User, live: Live, place: SocketAt) {
+        let now = Instant::now();
+        self.with(live, user, place, |expectation| {
+            expectation.ended(place, now, How::Left)
+        });
+        self.with(live, guest, place, |expectation| {
+            if expectation.may_hold(place) {
+                expectation.joined(place, now);
+            }
+        });
     }
 
     /// The user has begun to leave.

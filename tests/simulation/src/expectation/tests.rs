@@ -131,6 +131,7 @@ fn while_a_gateway_is_in_trouble_its_users_are_wrong_but_nothing_is_broken() {
     rules.troubles[0] = Some(Trouble {
         since: t + s(5),
         until: None,
+        cut_off: true,
         frozen: false,
         may_lose: false,
     });
@@ -138,6 +139,7 @@ fn while_a_gateway_is_in_trouble_its_users_are_wrong_but_nothing_is_broken() {
     rules.troubles[0] = Some(Trouble {
         since: t + s(5),
         until: Some(t + s(40)),
+        cut_off: true,
         frozen: false,
         may_lose: false,
     });
@@ -168,6 +170,7 @@ fn a_gateway_that_stood_still_notices_silence_when_it_goes_on() {
     rules.troubles[0] = Some(Trouble {
         since: t + s(31),
         until: Some(t + s(32)),
+        cut_off: true,
         frozen: false,
         may_lose: false,
     });
@@ -193,6 +196,7 @@ fn after_a_close_nobody_may_be_there_whatever_the_trouble() {
     rules.troubles[0] = Some(Trouble {
         since: t,
         until: None,
+        cut_off: true,
         frozen: true,
         may_lose: false,
     });
@@ -296,4 +300,28 @@ fn a_beat_without_an_answer_may_bring_the_user_back() {
         expectation.judge(t + s(17), true, &rules),
         ghost(Some(s(1)))
     );
+}
+
+#[test]
+fn a_guest_who_becomes_a_user_is_counted_all_the_time_and_is_in_the_set_after_a_flush() {
+    let (t, rules) = (Instant::now(), rules());
+    let (mut guest, mut user) = (Expectation::default(), Expectation::default());
+    guest.joined(place(1, 0), t);
+    user.signing_in(place(1, 0), guest.held_since(place(1, 0)));
+    guest.leaving(place(1, 0));
+    let is_counted =
+        |user: &Expectation, of| user.is_surely_counted(t + s(5), s(4), Some(of), &rules);
+    assert!(is_counted(&user, 0) && !is_counted(&user, 1));
+    guest.ended(place(1, 0), t + s(4), How::SignedIn);
+    user.joined(place(1, 0), t + s(4));
+    assert!(is_counted(&user, 0) && !user.is_surely_there(t + s(5), s(4), &rules));
+    assert!(guest.is_possibly_there(t + s(5), Duration::ZERO, &rules));
+    let guest_counts = |user: &Expectation| {
+        guest.is_possibly_counted(Some(user), t + s(5), Duration::ZERO, &rules)
+    };
+    assert!(!guest_counts(&user));
+    let mut elsewhere = user.clone();
+    elsewhere.joined(place(2, 1), t);
+    assert!(guest_counts(&elsewhere), "until the guest has left");
+    assert_eq!(user.judge(t + s(6), false, &rules), miss(Some(s(1))));
 }

@@ -76,6 +76,7 @@ fn client() -> SocketClient<Alone> {
         user: 7,
         place,
         asked: None,
+        signing_in: None,
         leaving: None,
         live: None,
         id: 0,
@@ -127,4 +128,17 @@ fn a_close_of_another_live_means_nothing() {
     let step = client.hears(r#"{"type":"closed","live_id":"l0"}"#);
     assert!(matches!(step.tell, Some(DeviceEvent::Closed)));
     assert_eq!(held(&client), [[0; 0], [0; 0]]);
+}
+
+#[test]
+fn a_guest_who_is_taken_for_a_user_stays_in_the_live_and_one_who_is_refused_stays_a_guest() {
+    let mut client = client();
+    client.sign_in(8);
+    assert_eq!(held(&client), [vec![7, 8], vec![]]);
+    client.hears(r#"{"type":"error","id":2,"code":"banned"}"#);
+    assert_eq!(held(&client), [vec![7], vec![]]);
+    client.sign_in(8);
+    let step = client.hears(r#"{"type":"refreshed","id":3}"#);
+    assert!(matches!(step.tell, Some(DeviceEvent::SignedIn(8))));
+    assert_eq!((client.user, held(&client)), (8, [vec![8], vec![]]));
 }
