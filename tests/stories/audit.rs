@@ -278,7 +278,7 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
         expect("unfinished_rebuild", live);
     }
     world
-        .say("SET {online-fans:rebuilt}:fence open:2:1:1:3-0:2:1:1:2:1:2:0")
+        .say("SET {online-fans:rebuilt}:fence open:2:1:1:3-0:2:1:1:2:2:0:1")
         .await;
 
     expect("expired_lease", "");

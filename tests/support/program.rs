@@ -79,6 +79,7 @@ impl Program {
         for (name, switch) in [
             ("--track-online", config.track_online),
             ("--uniques", config.uniques),
+            ("--guests", config.guests),
         ] {
             command.args([name, if switch { "on" } else { "off" }]);
         }

@@ -200,8 +200,8 @@ export interface ErrorMessage extends Answer {
   /** When another try may succeed, if a gateway said so over HTTP. */
   retry_after_ms?: number;
   /** Of a ban of the streamer or of the platform: its end in Unix milliseconds, and why. */
-  ban_ends_at?: number | null;
-  ban_reason?: string | null;
+  ban_ends_at?: number;
+  ban_reason?: string;
 }
 
 export interface Events {

@@ -431,7 +431,7 @@ fn nobody_leaves_the_public_sets_in_a_rebuild_and_all_are_counted_at_its_end() {
     world.says("g", "u1 u2", "u3");
     world.lets_go("g", "u2 u3");
     assert_eq!((world.members().len(), world.fans().len()), (3, 1));
-    assert_eq!(world.figures(), (3, 0, 0));
+    assert_eq!(world.figures(), (3, 1, 0), "they stand still");
     world.now += 4_999;
     world.pass(&[]);
     assert_eq!((world.is_in_rebuild(), world.members().len()), (true, 3));

@@ -403,7 +403,7 @@ impl<'a> Side<'a> {
                 let fence = redis.ask(&["GET", "{online-fans:42}:fence"]);
                 let parts: Vec<&str> = fence.split(':').collect();
                 if let [rest @ .., since] = &parts[..]
-                    && rest.len() == 9
+                    && rest.len() == 11
                 {
                     let since = since.parse::<i64>().unwrap() - by;
                     let fence = format!("{}:{since}", rest.join(":"));

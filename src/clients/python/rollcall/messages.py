@@ -165,6 +165,6 @@ class ErrorMessage(Answer):
     type: Literal["error"]
     code: str
     message: str
-    ban_ends_at: NotRequired[int | None]
-    ban_reason: NotRequired[str | None]
+    ban_ends_at: NotRequired[int]
+    ban_reason: NotRequired[str]
     live_id: NotRequired[str]

@@ -31,14 +31,14 @@ pub(crate) fn read_counted(answer: Value) -> StoreResult<(Option<Fence>, SliceCo
 }
 
 /// Reads `<epoch>:<version>:<incarnation>:<joins>-<leaves>:<fans>:<entries>:<last token>`, with
-/// `-<guests>` behind the fans if there are any, and `:<users with a claim>:<since>:<fans>:<guests>`
+/// `-<guests>` behind the fans if there are any, and `:<users with a claim>:<fans>:<guests>:<since>`
 /// at the end in a rebuild.
 fn read_open(text: &str) -> Option<(Fence, SliceCounts)> {
     let words: Vec<&str> = text.split(':').collect();
     let (counts, rebuild) = words.split_at_checked(7)?;
     let rebuild = match rebuild {
         [] => None,
-        [users, since, fans, guests] => Some(Rebuild {
+        [users, fans, guests, since] => Some(Rebuild {
             users: match *users {
                 "-1" => None,
                 users => Some(users.parse().ok()?),
@@ -99,11 +99,11 @@ mod tests {
         let size = counted.size(false);
         assert_eq!((size.card, size.differs, size.rebuild), (5, false, false));
 
-        let (_, again) = read("open:5:17:12:9-4:3:2:8:4:1700000000000:7:1").unwrap();
+        let (_, again) = read("open:5:17:12:9-4:3:2:8:4:7:1:1700000000000").unwrap();
         assert!(again.fits(4) && !again.fits(5) && again.size(true).rebuild);
         let shown = again.size(true);
         assert_eq!((shown.card, shown.fans, shown.guests), (5, 7, 1));
-        let (_, spoiled) = read("open:5:17:12:9-4:3:2:8:-1:1700000000000:7:0").unwrap();
+        let (_, spoiled) = read("open:5:17:12:9-4:3:2:8:-1:7:0:1700000000000").unwrap();
         assert!(!spoiled.fits(5) && spoiled.size(false).rebuild);
 
         let with_guests = SliceCounts {

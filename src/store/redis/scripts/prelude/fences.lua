@@ -18,7 +18,7 @@ end
 
 -- Reads a fence. An open one is
 -- 'open:<epoch>:<version>:<incarnation>:<joins>-<leaves>:<fans>:<entries>:<last token>', with '-<guests>' behind the
--- fans if there are any, and ':<users with a claim>:<since>:<fans>:<guests>' at the end in a rebuild. A closed one is
+-- fans if there are any, and ':<users with a claim>:<fans>:<guests>:<since>' at the end in a rebuild. A closed one is
 -- 'closed:<epoch>:<joins>-<leaves>:<different viewers>:<different fans>'. Without a fence, and with one that no script
 -- wrote, `phase` is nil.
 local function read_fence(key)
@@ -28,7 +28,7 @@ local function read_fence(key)
   end
   local epoch, version, incarnation, joins, leaves, fans, guests, entries, last_token, rest =
     string.match(value, '^open:(%d+):(%d+):(%d+):(%d+)%-(%d+):(%d+)%-?(%d*):(%d+):(%d+)(.*)$')
-  local claimed, since, shown_fans, shown_guests = string.match(rest or '', '^:(%-?%d+):(%d+):(%d+):(%d+)$')
+  local claimed, shown_fans, shown_guests, since = string.match(rest or '', '^:(%-?%d+):(%d+):(%d+):(%d+)$')
   if claimed or rest == '' then
     return {
       phase = 'open', epoch = tonumber(epoch), version = tonumber(version), incarnation = tonumber(incarnation),
@@ -65,7 +65,7 @@ local function write_fence(key, fence, lifetime)
     fence.incarnation, fence.joins, fence.leaves, fence.fans, guests, fence.entries, fence.last_token)
   if fence.rebuild then
     local rebuild = fence.rebuild
-    value = value .. string.format(':%.0f:%.0f:%.0f:%.0f', rebuild.claimed, rebuild.since, rebuild.fans, rebuild.guests)
+    value = value .. string.format(':%.0f:%.0f:%.0f:%.0f', rebuild.claimed, rebuild.fans, rebuild.guests, rebuild.since)
   end
   redis.call('SET', key, value, 'EX', lifetime)
 end
