@@ -45,8 +45,32 @@ pub(crate) struct RuleKeeper {
 struct KeeperState {
     /// How far the rules are known; `None` before the first look.
     place: Option<RulesPlace>,
+    /// The rule that changed last, as far as is known; `None` if there is none.
+    newest: Option<NewestRule>,
     /// After which rule to look next whether it is over.
     forgotten_to: Option<String>,
+}
+
+/// A rule, with the number of its last change. A store that came back without its last writes lacks
+/// it, however many changes were made there since.
+#[derive(Debug, Clone)]
+struct NewestRule {
+    name: String,
+    number: u64,
+    /// What it says; `None` if it was lifted.
+    terms: Option<RuleTerms>,
+}
+
+impl NewestRule {
+    /// That of a page; `None` if the page has no changes.
+    fn of(page: &RulesPage) -> Option<Self> {
+        let (name, says) = page.changes.last()?;
+        Some(Self {
+            name: name.clone(),
+            number: page.read_to,
+            terms: says.as_deref().and_then(RuleTerms::parse),
+        })
+    }
 }
 
 impl RuleKeeper {
@@ -97,37 +121,83 @@ impl RuleKeeper {
 
     /// Reads what changed since the last look, and carries it out.
     async fn look(&self) -> StoreResult<()> {
-        let known = self.state.lock().place.clone();
+        let (known, newest) = {
+            let state = self.state.lock();
+            (state.place.clone(), state.newest.clone())
+        };
         let Some(known) = known else {
             return self.read_all().await;
         };
         let mut place = known;
+        // The newest rule is read again: the store must have it.
+        let mut since = match &newest {
+            Some(newest) => newest.number.saturating_sub(1),
+            None => place.last,
+        };
         loop {
-            let page = self.page(place.last).await?;
-            if page.place.name != place.name || page.place.last < place.last {
+            let page = self.page(since).await?;
+            let is_older = page.place.name != place.name || page.place.last < place.last;
+            if is_older || self.lacks(&page, newest.as_ref()) {
                 self.give_back(&place).await?;
                 return self.read_all().await;
             }
             if place.last < page.floor {
                 return self.read_all().await;
             }
-            self.core.rules.change(&page.changes);
+            let fresh = match page.changes.split_first() {
+                Some((first, others)) if self.is_known(first) => others,
+                _ => &page.changes,
+            };
+            self.core.rules.change(fresh);
             place.last = reached(&page);
-            self.state.lock().place = Some(place.clone());
+            since = place.last;
+            {
+                let mut state = self.state.lock();
+                state.place = Some(place.clone());
+                if let Some(newest) = NewestRule::of(&page) {
+                    state.newest = Some(newest);
+                }
+            }
             // Before the next page, which may have no answer.
-            self.carry_out(&page.changes).await;
+            self.carry_out(fresh).await;
             if page.changes.len() < RULES_PAGE {
                 return Ok(());
             }
         }
     }
 
+    /// Whether a page from the newest rule on must have that rule, and has not.
+    fn lacks(&self, page: &RulesPage, newest: Option<&NewestRule>) -> bool {
+        let Some(newest) = newest else {
+            return false;
+        };
+        // It changed again, which may be told on a later page; or what was left of it is gone.
+        let may_be_elsewhere = page.changes.len() >= RULES_PAGE || page.floor >= newest.number;
+        if may_be_elsewhere || page.changes.iter().any(|(name, _)| *name == newest.name) {
+            return false;
+        }
+        let now = self.core.rules.store_time(self.core.clock.now());
+        let terms = newest.terms.as_ref();
+        // One that is over may be dropped at any time.
+        terms.is_none_or(|terms| !terms.is_over(now))
+    }
+
+    /// Whether a rule says what this gateway knows.
+    fn is_known(&self, (name, says): &(String, Option<String>)) -> bool {
+        let says = says.as_deref().and_then(RuleTerms::parse);
+        let name = RuleName::parse(name);
+        name.is_some_and(|name| self.core.rules.terms(&name) == says)
+    }
+
     /// Reads all rules, which take the place of those that are known, and carries them out.
     async fn read_all(&self) -> StoreResult<()> {
         for _ in 0..MOST_TRIES {
-            if let Some((rules, place)) = self.read_once().await? {
+            if let Some((rules, place, newest)) = self.read_once().await? {
                 self.core.rules.replace(rules);
-                self.state.lock().place = Some(place);
+                {
+                    let mut state = self.state.lock();
+                    (state.place, state.newest) = (Some(place), newest);
+                }
                 self.carry_out_all().await;
                 return Ok(());
             }
@@ -137,8 +207,9 @@ impl RuleKeeper {
     }
 
     /// `None` if the store lost the rules meanwhile.
-    async fn read_once(&self) -> StoreResult<Option<(RuleSet, RulesPlace)>> {
+    async fn read_once(&self) -> StoreResult<Option<(RuleSet, RulesPlace, Option<NewestRule>)>> {
         let mut rules = RuleSet::default();
+        let mut newest = None;
         let mut place: Option<RulesPlace> = None;
         loop {
             let since = place.as_ref().map_or(0, |place| place.last);
@@ -152,13 +223,14 @@ impl RuleKeeper {
             for (name, says) in &page.changes {
                 rules.note(name, says.as_deref());
             }
+            newest = NewestRule::of(&page).or(newest);
             let is_last = page.changes.len() < RULES_PAGE;
             let now = RulesPlace {
                 name: page.place.name.clone(),
                 last: reached(&page),
             };
             if is_last {
-                return Ok(Some((rules, now)));
+                return Ok(Some((rules, now, newest)));
             }
             place = Some(now);
         }

@@ -89,6 +89,29 @@ async fn a_gateway_learns_of_each_change_and_writes_back_what_the_store_lost() {
 }
 
 #[tokio::test]
+async fn a_loss_is_found_even_if_as_many_changes_were_made_since_as_were_lost() {
+    let store = Arc::new(FaultyStore::new());
+    let gateway = keeper(&store);
+    make(&store, ban("ann")).await;
+    gateway.look_and_carry_out().await;
+    let old = store.memory().back_up();
+    make(&store, ban("bob")).await;
+    gateway.look_and_carry_out().await;
+    store.memory().restore(old);
+    make(&store, ban("max")).await;
+    gateway.look_and_carry_out().await;
+    assert!(is_banned(&gateway, "bob") && is_banned(&gateway, "max"));
+    let other = keeper(&store);
+    other.look_and_carry_out().await;
+    assert!(is_banned(&other, "bob"), "it was given back");
+    // What is over may be dropped: that is no loss.
+    lift(&store, ban("max")).await;
+    gateway.look_and_carry_out().await;
+    gateway.look_and_carry_out().await;
+    assert!(is_banned(&gateway, "ann") && !is_banned(&gateway, "max"));
+}
+
+#[tokio::test]
 async fn more_rules_than_a_page_are_read_and_a_gateway_far_behind_reads_all() {
     let store = Arc::new(FaultyStore::new());
     for n in 0..RULES_PAGE + 5 {

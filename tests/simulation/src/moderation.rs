@@ -93,6 +93,8 @@ enum RuleState {
 #[derive(Debug, Clone, Copy)]
 struct RuleStanding {
     state: RuleState,
+    /// When somebody last asked to make it or to lift it.
+    asked: Instant,
     /// When somebody last asked to make it.
     made: Instant,
     /// When somebody last asked to lift it.
@@ -101,12 +103,16 @@ struct RuleStanding {
 
 /// The rules that were ever made.
 #[derive(Debug, Default)]
-pub(crate) struct RulesInForce(Mutex<BTreeMap<SimulatedRule, RuleStanding>>);
+pub(crate) struct RulesInForce {
+    rules: Mutex<BTreeMap<SimulatedRule, RuleStanding>>,
+    /// When the store last lost data. What was asked before may be lost, too.
+    lost_at: Mutex<Option<Instant>>,
+}
 
 impl RulesInForce {
     /// Whether a user moderates in a live; `None` if that is not known.
     pub(crate) fn moderates(&self, user: User, live: Live) -> Option<bool> {
-        let rules = self.0.lock();
+        let rules = self.rules.lock();
         match rules.get(&SimulatedRule::Moderator(live, user))?.state {
             RuleState::Unsure => None,
             RuleState::Made(..) => Some(true),
@@ -115,24 +121,31 @@ impl RulesInForce {
     }
 
     fn state(&self, rule: SimulatedRule) -> Option<RuleState> {
-        Some(self.0.lock().get(&rule)?.state)
+        Some(self.rules.lock().get(&rule)?.state)
     }
 
     fn set(&self, rule: SimulatedRule, state: RuleState) {
-        if let Some(standing) = self.0.lock().get_mut(&rule) {
-            standing.state = state;
+        let lost_at = *self.lost_at.lock();
+        if let Some(standing) = self.rules.lock().get_mut(&rule) {
+            let may_be_lost = lost_at.is_some_and(|lost| standing.asked <= lost);
+            standing.state = if may_be_lost {
+                RuleState::Unsure
+            } else {
+                state
+            };
         }
     }
 
     fn asks(&self, rule: SimulatedRule, makes: bool) {
         let now = Instant::now();
-        let mut rules = self.0.lock();
+        let mut rules = self.rules.lock();
         let standing = rules.entry(rule).or_insert(RuleStanding {
             state: RuleState::Unsure,
+            asked: now,
             made: now,
             lifted: None,
         });
-        standing.state = RuleState::Unsure;
+        (standing.state, standing.asked) = (RuleState::Unsure, now);
         match makes {
             true => standing.made = now,
             false => standing.lifted = Some(now),
@@ -141,7 +154,7 @@ impl RulesInForce {
 
     /// Whether no call that lifts the rule may arrive any more, so that it may be made.
     fn may_be_made(&self, rule: SimulatedRule) -> bool {
-        match self.0.lock().get(&rule) {
+        match self.rules.lock().get(&rule) {
             None => true,
             Some(standing) => {
                 let is_lifted = matches!(standing.state, RuleState::Lifted(_));
@@ -152,7 +165,7 @@ impl RulesInForce {
 
     /// The rules that may be lifted.
     fn to_lift(&self) -> Vec<SimulatedRule> {
-        let rules = self.0.lock();
+        let rules = self.rules.lock();
         let may_be_lifted = |(rule, standing): &(&SimulatedRule, &RuleStanding)| {
             let may_be_in_force = !matches!(standing.state, RuleState::Lifted(_));
             may_be_in_force && (rule.is_ban() || standing.made.elapsed() > LATE)
@@ -163,7 +176,7 @@ impl RulesInForce {
 
     /// Whoever moderates or did so, with the live.
     fn moderators(&self) -> Vec<(Live, User)> {
-        let rules = self.0.lock();
+        let rules = self.rules.lock();
         let moderators = rules.keys().filter_map(|rule| match rule {
             SimulatedRule::Moderator(live, user) => Some((*live, *user)),
             SimulatedRule::Ban(_) | SimulatedRule::StreamerBan(..) => None,
@@ -178,14 +191,14 @@ impl RulesInForce {
             RuleState::Made(at, until) => at + long < now && until.is_none_or(|until| now < until),
             RuleState::Unsure | RuleState::Lifted(_) => false,
         };
-        let rules = self.0.lock();
+        let rules = self.rules.lock();
         let in_force = rules.iter().filter(|(_, standing)| is_in_force(standing));
         in_force.map(|(rule, _)| *rule).collect()
     }
 
     /// From now on these rules may be in force, or not.
     fn doubt(&self, which: impl Fn(RuleState) -> bool) {
-        for standing in self.0.lock().values_mut() {
+        for standing in self.rules.lock().values_mut() {
             if which(standing.state) {
                 standing.state = RuleState::Unsure;
             }
@@ -250,6 +263,7 @@ pub(crate) fn who_knows(world: &World) -> Vec<(usize, u32)> {
 /// was lifted may come back.
 pub(crate) fn data_is_lost(world: &World) {
     let now = Instant::now();
+    *world.rules.lost_at.lock() = Some(now);
     world.rules.doubt(|state| match state {
         RuleState::Made(at, _) => now < at + KNOWN,
         RuleState::Lifted(_) | RuleState::Unsure => true,
