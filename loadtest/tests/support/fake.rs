@@ -224,7 +224,7 @@ impl Live {
 }
 
 fn json_fields([viewers, fans]: [i64; 2]) -> String {
-    format!(r#""viewers":{viewers},"fans":{fans}"#)
+    format!(r#""viewers":{viewers},"fans":{fans},"guests":0"#)
 }
 
 impl Gateway {
