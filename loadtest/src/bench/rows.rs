@@ -5,6 +5,7 @@ mod answers;
 mod attendance;
 mod close;
 mod friends;
+mod guests;
 mod heartbeats;
 mod holder;
 mod in_process;
@@ -104,6 +105,11 @@ pub(crate) const ALL: &[Row] = &[
         name: "attendance",
         what: "who came to all, any, or one of seven lives of 100,000 fans, over HTTP, with sets and bitmaps",
         run: |bench| Box::pin(attendance::run(bench)),
+    },
+    Row {
+        name: "guests",
+        what: "20,000 fans, as many other users and as many guests of a live: CPU and memory of Redis",
+        run: |bench| Box::pin(guests::run(bench)),
     },
     Row {
         name: "scripts",

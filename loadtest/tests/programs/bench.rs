@@ -87,6 +87,10 @@ async fn every_row_runs_in_small() {
             }
         }
     }
+    for kind in ["a fan", "another user", "a guest"] {
+        let measure = format!("{kind} is there: Redis memory, B");
+        assert!(value(&report, "guests", &measure, "rollcall") > 0.0);
+    }
     let budgets = report["budgets"].as_array().unwrap();
     assert!(
         budgets.len() >= 18
