@@ -379,10 +379,16 @@ impl<S: Transport> Session<S> {
                 self.put(Some(Message::Text(message))).await?;
             }
         }
-        if signals.has(Signals::YOU)
-            && let Some(message) = self.memberships.new_you()
-        {
-            self.put(Some(Message::Text(message))).await?;
+        if signals.has(Signals::YOU) {
+            self.memberships.judge_streaming();
+            if let Some(message) = self.memberships.new_you() {
+                self.put(Some(Message::Text(message))).await?;
+            }
+            for live in self.memberships.unwatch_forbidden() {
+                let live_id = Some(&live);
+                self.send(&ServerMessage::Unwatched { live_id }, None)
+                    .await?;
+            }
         }
         if signals.has(Signals::FRIENDS)
             && let Some(message) = self.memberships.new_friends()

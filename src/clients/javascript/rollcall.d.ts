@@ -81,7 +81,7 @@ export interface Joined extends Info, Answer {
   /** Guests among the viewers. */
   guests: number;
   /** What the user may do in the live beside watching it. */
-  you?: { moderator: boolean };
+  you?: { moderator: boolean; host: boolean };
 }
 
 export interface HeartbeatAck extends Info, Answer {
@@ -149,6 +149,7 @@ export interface You {
   type: "you";
   live_id: string;
   moderator: boolean;
+  host: boolean;
 }
 
 export interface Left extends Answer {
