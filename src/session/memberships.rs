@@ -214,8 +214,13 @@ impl Memberships {
             return None;
         }
         self.told_rights = rights;
-        let live_id = &self.seat.as_ref()?.room.record.live;
-        Some(ServerMessage::You { live_id, rights }.text(None))
+        let UserRights { moderator, host } = rights;
+        let message = ServerMessage::You {
+            live_id: &self.seat.as_ref()?.room.record.live,
+            moderator,
+            host,
+        };
+        Some(message.text(None))
     }
 
     fn rights(&self) -> UserRights {

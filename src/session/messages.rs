@@ -476,8 +476,10 @@ pub(crate) enum ServerMessage<'a> {
     #[schema(example = json!({"type": "you", "live_id": "42", "moderator": true, "host": false}))]
     You {
         live_id: &'a LiveId,
-        #[serde(flatten)]
-        rights: UserRights,
+        /// Whether the user moderates in the lives of the streamer.
+        moderator: bool,
+        /// Whether the user hosts the live.
+        host: bool,
     },
     /// The live is open
     ///

@@ -380,15 +380,7 @@ impl<S: Transport> Session<S> {
             }
         }
         if signals.has(Signals::YOU) {
-            self.memberships.judge_streaming();
-            if let Some(message) = self.memberships.new_you() {
-                self.put(Some(Message::Text(message))).await?;
-            }
-            for live in self.memberships.unwatch_forbidden() {
-                let live_id = Some(&live);
-                self.send(&ServerMessage::Unwatched { live_id }, None)
-                    .await?;
-            }
+            self.look_at_rights().await?;
         }
         if signals.has(Signals::FRIENDS)
             && let Some(message) = self.memberships.new_friends()

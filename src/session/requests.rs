@@ -206,6 +206,20 @@ impl<S: Transport> Session<S> {
             .await?)
     }
 
+    /// Tells the client what its user may do from now on, if that changed.
+    pub(super) async fn look_at_rights(&mut self) -> SessionResult {
+        self.memberships.judge_streaming();
+        if let Some(message) = self.memberships.new_you() {
+            self.put(Some(Message::Text(message))).await?;
+        }
+        for live in self.memberships.unwatch_forbidden() {
+            let live_id = Some(&live);
+            self.send(&ServerMessage::Unwatched { live_id }, None)
+                .await?;
+        }
+        Ok(())
+    }
+
     async fn open(
         &mut self,
         live: LiveId,

@@ -81,7 +81,7 @@ export interface Joined extends Info, Answer {
   /** Guests among the viewers. */
   guests: number;
   /** What the user may do in the live beside watching it. */
-  you?: { moderator: boolean; host: boolean };
+  you?: UserRights;
 }
 
 export interface HeartbeatAck extends Info, Answer {
@@ -142,6 +142,12 @@ export interface Friends {
   count: number;
   user_ids: string[];
   partial: boolean;
+}
+
+/** What the user may do in the live beside watching it. */
+export interface UserRights {
+  moderator: boolean;
+  host: boolean;
 }
 
 /** What the user may do in the live has changed. */

@@ -1,5 +1,9 @@
 //! The hosts of a live, as a request names them: read, and refused where a user cannot be a host.
 
+use serde::Deserialize;
+use utoipa::openapi::{ArrayBuilder, Ref, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
 use super::erased;
 use super::problem::{Problem, ProblemKind};
 use super::state::AppState;
@@ -8,8 +12,25 @@ use crate::edge::fields::FieldPlace;
 use crate::store::MAX_HOSTS;
 use crate::sync::lives::LiveError;
 
-/// Reads the field `hosts` of a body.
-pub(super) fn read(texts: &[String]) -> Result<Vec<UserId>, Problem> {
+/// The field `hosts` of a body, which [`read`] reads.
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(super) struct HostIds(Vec<String>);
+
+impl PartialSchema for HostIds {
+    fn schema() -> RefOr<Schema> {
+        ArrayBuilder::new()
+            .items(Ref::from_schema_name("UserId"))
+            .max_items(Some(MAX_HOSTS))
+            .unique_items(true)
+            .into()
+    }
+}
+
+impl ToSchema for HostIds {}
+
+/// Reads the ids of hosts. No guest has one.
+pub(super) fn read(HostIds(texts): &HostIds) -> Result<Vec<UserId>, Problem> {
     if texts.len() > MAX_HOSTS {
         let detail = format!("a live has at most {MAX_HOSTS} hosts beside its streamer");
         return Err(Problem::new(ProblemKind::BadMessage, detail).at(FieldPlace::field("hosts")));
@@ -17,15 +38,11 @@ pub(super) fn read(texts: &[String]) -> Result<Vec<UserId>, Problem> {
     let mut hosts = Vec::with_capacity(texts.len());
     for (index, text) in texts.iter().enumerate() {
         let user = UserId::parse(text).map_err(|why| Problem::from(why).at(item(index)))?;
-        let why = if user.is_guest() {
-            "a guest hosts no live: it needs an account"
-        } else if hosts.contains(&user) {
-            "the user is on the list already"
-        } else {
-            hosts.push(user);
-            continue;
-        };
-        return Err(Problem::new(ProblemKind::BadMessage, why).at(item(index)));
+        if hosts.contains(&user) {
+            let detail = "the user is on the list already";
+            return Err(Problem::new(ProblemKind::BadMessage, detail).at(item(index)));
+        }
+        hosts.push(user);
     }
     Ok(hosts)
 }
@@ -48,7 +65,7 @@ pub(super) async fn check(
     for (index, host) in hosts.iter().enumerate() {
         if host == streamer {
             let detail = "the streamer needs no place among the hosts";
-            return Err(Problem::new(ProblemKind::BadMessage, detail).at(item(index)));
+            return Err(Problem::new(ProblemKind::Forbidden, detail).at(item(index)));
         }
         if let Some(ban) = state.core.rules.ban_by(streamer, host, now) {
             return Err(Problem::banned(&ban).at(item(index)));

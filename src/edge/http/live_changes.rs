@@ -8,13 +8,13 @@ use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
 use super::authorization::OwnLive;
-use super::hosts;
+use super::hosts::{self, HostIds};
 use super::lives::{ApiLive, StreamerTimeoutSeconds, Title, length, title_text};
 use super::problem::{Problem, ProblemKind, refusals};
 use super::removals::judged;
 use super::requests::{InPath, JsonObject, run_to_completion};
 use super::state::AppState;
-use crate::base::ids::{LiveId, UserId};
+use crate::base::ids::LiveId;
 use crate::store::LiveChange;
 
 /// What is to change of an open live. What is left out stays.
@@ -31,8 +31,8 @@ pub(crate) struct ChangeLiveBody {
     streamer_timeout_s: Option<Option<StreamerTimeoutSeconds>>,
     /// As in the request that opens a live; those who are left out host it no longer. Null: nobody.
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<Vec<UserId>>, max_items = 12)]
-    hosts: Option<Option<Vec<String>>>,
+    #[schema(inline, value_type = Option<HostIds>)]
+    hosts: Option<Option<HostIds>>,
 }
 
 /// Distinguishes a field that is null from one that is left out.
@@ -45,7 +45,7 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
 impl ChangeLiveBody {
     fn change(self) -> Result<LiveChange, Problem> {
         let hosts = match self.hosts {
-            Some(texts) => Some(hosts::read(&texts.unwrap_or_default())?),
+            Some(ids) => Some(hosts::read(&ids.unwrap_or_default())?),
             None => None,
         };
         Ok(LiveChange {

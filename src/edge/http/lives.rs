@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::authorization::{OnlyOwn, OwnLive};
 use super::bounded::{Text, Whole, Within};
-use super::hosts;
+use super::hosts::{self, HostIds};
 use super::problem::{Problem, ProblemKind, refusals};
 use super::requests::{InPath, InQuery, JsonObject, in_body, run_to_completion};
 use super::state::AppState;
@@ -50,8 +50,8 @@ pub(crate) struct OpenLiveBody {
     streamer_timeout_s: Option<StreamerTimeoutSeconds>,
     /// Who hosts it beside its streamer, each once: they watch it, moderate in it, publish to it, and
     /// keep it open as its streamer does. Left out or null: nobody.
-    #[schema(value_type = Option<Vec<UserId>>, max_items = 12, example = json!(["u7"]))]
-    hosts: Option<Vec<String>>,
+    #[schema(inline)]
+    hosts: Option<HostIds>,
 }
 
 pub(crate) type Title = Text<0, 200>;
@@ -316,6 +316,7 @@ impl OpenLiveEntry {
 
 refusals!(
     OpenRefused = InvalidId,
+    Forbidden,
     Banned,
     LiveOwned,
     BeingErased,
@@ -371,7 +372,7 @@ pub(crate) async fn open(
     }
     let is_hidden = caller.is_some_and(|claims| !claims.counted);
     let hosts = match &body.hosts {
-        Some(texts) => Some(hosts::read(texts)?),
+        Some(ids) => Some(hosts::read(ids)?),
         None => None,
     };
     hosts::check(&state, &streamer, hosts.as_deref().unwrap_or_default()).await?;
