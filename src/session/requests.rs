@@ -53,7 +53,9 @@ impl From<LiveError> for Refusal {
             LiveError::Banned(ban) => return Self::kept_out(&ban),
             LiveError::NotOpen(_) | LiveError::NeverOpened(_) => ErrorCode::LiveNotOpen,
             LiveError::Owned(_) => ErrorCode::LiveOwned,
-            LiveError::NotByStreamers | LiveError::Erased(_) => ErrorCode::Forbidden,
+            LiveError::NotByStreamers | LiveError::Erased(_) | LiveError::BannedHost(_) => {
+                ErrorCode::Forbidden
+            }
             LiveError::TooMany(_) | LiveError::TooFast(_) => ErrorCode::RateLimited,
             LiveError::Store(_) => ErrorCode::StoreUnavailable,
         };
@@ -176,7 +178,7 @@ impl<S: Transport> Session<S> {
     }
 
     async fn watch(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
-        const OWNERS: &str = "only the live's streamer or a service may watch it";
+        const OWNERS: &str = "only the live's streamer, a host or a service may watch it";
         self.refuse_early(Action::Watch, OWNERS, live)?;
         let most = self.context.limits.watches;
         if self.memberships.watched_besides(live) >= most {
@@ -185,10 +187,14 @@ impl<S: Transport> Session<S> {
         self.charge(Cost::Visit)?;
         for _ in 0..joining::TRIES {
             let room = self.context.lives.find(live).await?;
-            if !self.may(Action::Watch, &room.record.streamer) {
+            if !self.memberships.may_watch(&room) {
                 return Err(forbidden(OWNERS));
             }
             if self.memberships.listen(&room, Interest::Counts).is_ok() {
+                // A host who was dismissed just now was signalled before the socket listened.
+                if !self.memberships.unwatch_forbidden().is_empty() {
+                    return Err(forbidden(OWNERS));
+                }
                 let Some(message) = self.memberships.counts_of(&room, id) else {
                     continue;
                 };
@@ -204,6 +210,20 @@ impl<S: Transport> Session<S> {
         Ok(self
             .send(&ServerMessage::Unwatched { live_id: live }, id)
             .await?)
+    }
+
+    /// Tells the client what its user may do from now on, if that changed.
+    pub(super) async fn look_at_rights(&mut self) -> SessionResult {
+        self.memberships.judge_streaming();
+        if let Some(message) = self.memberships.new_you() {
+            self.put(Some(Message::Text(message))).await?;
+        }
+        for live in self.memberships.unwatch_forbidden() {
+            let live_id = Some(&live);
+            self.send(&ServerMessage::Unwatched { live_id }, None)
+                .await?;
+        }
+        Ok(())
     }
 
     async fn open(
