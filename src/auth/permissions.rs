@@ -188,6 +188,11 @@ impl Permission {
         }
     }
 
+    /// Whether the user must be somebody whom a streamer chose.
+    pub(crate) fn is_for_staff_only(self) -> bool {
+        matches!(self, Self::Tied(ties) if !ties.contains(&Tie::Streamer))
+    }
+
     /// Whether the permission lets `user` act on a live of `streamer`, host and moderator or not:
     /// the room knows the hosts, and the rules of moderation say who moderates.
     pub(crate) fn covers(self, user: &UserId, streamer: &UserId) -> bool {

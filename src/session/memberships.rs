@@ -504,6 +504,11 @@ impl Memberships {
         tracing::debug!(live_id = %room.record.live, "a guest signed in");
     }
 
+    /// Whether the socket watches any live.
+    pub(super) fn watches_any(&self) -> bool {
+        !self.watched().is_empty()
+    }
+
     /// How many lives the socket watches, not counting this one.
     pub(super) fn watched_besides(&self, live: &LiveId) -> usize {
         self.listening_besides(live)

@@ -180,6 +180,14 @@ impl<S: Transport> Session<S> {
     async fn watch(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
         const OWNERS: &str = "only the live's streamer, a host or a service may watch it";
         self.refuse_early(Action::Watch, OWNERS, live)?;
+        // Any viewer may ask: nothing is read, and no room made, for one of whom this gateway does
+        // not know already that the user hosts the live.
+        if self.permission(Action::Watch).is_for_staff_only() {
+            let room = self.context.core.rooms.get(live);
+            if !room.is_some_and(|room| self.memberships.may_watch(&room)) {
+                return Err(forbidden(OWNERS));
+            }
+        }
         let most = self.context.limits.watches;
         if self.memberships.watched_besides(live) >= most {
             return Err(self.limited("watches", format!("a socket may watch {most} lives")));
@@ -205,7 +213,12 @@ impl<S: Transport> Session<S> {
     }
 
     async fn unwatch(&mut self, live: Option<&LiveId>, id: Option<&RequestId>) -> RequestResult {
-        self.refuse_role(Action::Watch, "only streamers and services watch lives")?;
+        const WATCHERS: &str = "only streamers, hosts and services watch lives";
+        self.refuse_role(Action::Watch, WATCHERS)?;
+        let is_viewer = self.permission(Action::Watch).is_for_staff_only();
+        if is_viewer && !self.memberships.watches_any() {
+            return Err(forbidden(WATCHERS));
+        }
         self.memberships.unwatch(live);
         Ok(self
             .send(&ServerMessage::Unwatched { live_id: live }, id)
