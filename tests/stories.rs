@@ -88,6 +88,7 @@ mod stories {
     mod heartbeats;
     mod hidden;
     mod history;
+    mod hosts;
     mod http_fans;
     mod http_follows;
     mod http_lives;

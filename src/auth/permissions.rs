@@ -147,44 +147,68 @@ impl Scopes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Permission {
     Yes,
-    /// Only for the streamer's own lives.
-    OwnLives,
-    /// Only for lives in which the user moderates.
-    Moderated,
-    /// For the streamer's own lives, and those in which the streamer moderates.
-    OwnAndModerated,
+    /// Only in lives to which the user has one of these ties.
+    Tied(&'static [Tie]),
     No,
+}
+
+/// What a user may be to a live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tie {
+    Streamer,
+    Host,
+    /// A moderator of its streamer.
+    Moderator,
 }
 
 impl Permission {
     /// The answer as `docs/security.md` shows it.
-    fn as_str(self) -> &'static str {
+    fn text(self) -> String {
+        let ties = match self {
+            Self::Yes => return "yes".to_owned(),
+            Self::No => return "no".to_owned(),
+            Self::Tied(ties) => ties,
+        };
+        let words: Vec<&str> = ties
+            .iter()
+            .map(|tie| match tie {
+                Tie::Streamer => "own",
+                Tie::Host => "hosted",
+                Tie::Moderator => "moderated",
+            })
+            .collect();
+        format!("{} lives", words.join(" and "))
+    }
+
+    /// Whether the tie is one of those that are needed.
+    pub(crate) fn is_for(self, tie: Tie) -> bool {
         match self {
-            Self::Yes => "yes",
-            Self::OwnLives => "own lives",
-            Self::Moderated => "moderated lives",
-            Self::OwnAndModerated => "own and moderated lives",
-            Self::No => "no",
+            Self::Tied(ties) => ties.contains(&tie),
+            Self::Yes | Self::No => false,
         }
     }
 
-    /// Whether moderators may do it, too.
-    pub(crate) fn is_for_moderators(self) -> bool {
-        matches!(self, Self::Moderated | Self::OwnAndModerated)
+    /// Whether the user must be somebody whom a streamer chose.
+    pub(crate) fn is_for_staff_only(self) -> bool {
+        matches!(self, Self::Tied(ties) if !ties.contains(&Tie::Streamer))
     }
 
-    /// Whether the permission lets `user` act on a live of `streamer`, moderator or not.
+    /// Whether the permission lets `user` act on a live of `streamer`, host and moderator or not:
+    /// the room knows the hosts, and the rules of moderation say who moderates.
     pub(crate) fn covers(self, user: &UserId, streamer: &UserId) -> bool {
-        match self {
-            // Who moderates, the rules of moderation say: the caller asks them.
-            Self::No | Self::Moderated => false,
-            Self::OwnLives | Self::OwnAndModerated => user == streamer,
-            Self::Yes => true,
-        }
+        self == Self::Yes || self.is_for(Tie::Streamer) && user == streamer
     }
 }
 
-use Permission::{Moderated, No, OwnAndModerated, OwnLives, Yes};
+use Permission::{No, Yes};
+
+const OWN: Permission = Permission::Tied(&[Tie::Streamer]);
+const HOSTED: Permission = Permission::Tied(&[Tie::Host]);
+const OWN_OR_HOSTED: Permission = Permission::Tied(&[Tie::Streamer, Tie::Host]);
+const MODERATED: Permission = Permission::Tied(&[Tie::Moderator]);
+const OWN_OR_MODERATED: Permission = Permission::Tied(&[Tie::Streamer, Tie::Moderator]);
+const STAFFED: Permission = Permission::Tied(&[Tie::Host, Tie::Moderator]);
+const OWN_OR_STAFFED: Permission = Permission::Tied(&[Tie::Streamer, Tie::Host, Tie::Moderator]);
 
 /// The scope that an API key needs for an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,31 +270,26 @@ const TABLE: &[PermissionRow] = &[
     ),
     row(
         Action::Watch,
-        [No, OwnLives, Yes],
+        [HOSTED, OWN_OR_HOSTED, Yes],
         READ,
         "watch the counts of a live (socket, events)",
     ),
     row(
         Action::Open,
-        [No, OwnLives, Yes],
+        [No, OWN, Yes],
         WRITE,
         "open a live (socket, HTTP)",
     ),
     row(
         Action::Close,
-        [No, OwnLives, Yes],
+        [No, OWN, Yes],
         WRITE,
         "close a live (socket, HTTP), or end a stream of it",
     ),
-    row(
-        Action::Change,
-        [No, OwnLives, Yes],
-        WRITE,
-        "change an open live",
-    ),
+    row(Action::Change, [No, OWN, Yes], WRITE, "change an open live"),
     row(
         Action::WriteInfo,
-        [No, OwnLives, Yes],
+        [No, OWN, Yes],
         WRITE,
         "write the information about a live",
     ),
@@ -282,25 +301,25 @@ const TABLE: &[PermissionRow] = &[
     ),
     row(
         Action::Moderate,
-        [No, OwnLives, Yes],
+        [HOSTED, OWN_OR_HOSTED, Yes],
         MODERATE,
         "ban a user from one live, lift such a ban",
     ),
     row(
         Action::RemoveViewer,
-        [Moderated, OwnAndModerated, Yes],
+        [STAFFED, OWN_OR_STAFFED, Yes],
         MODERATE,
         "send a user out of a live",
     ),
     row(
         Action::BanFromStreamer,
-        [Moderated, OwnAndModerated, Yes],
+        [MODERATED, OWN_OR_MODERATED, Yes],
         MODERATE,
         "ban a user from a streamer's lives, lift or list such bans",
     ),
     row(
         Action::SetModerators,
-        [No, OwnLives, Yes],
+        [No, OWN, Yes],
         MODERATE,
         "say who moderates in a streamer's lives, or list them",
     ),
@@ -318,19 +337,19 @@ const TABLE: &[PermissionRow] = &[
     ),
     row(
         Action::ListBans,
-        [Moderated, OwnAndModerated, Yes],
+        [STAFFED, OWN_OR_STAFFED, Yes],
         MODERATE,
         "list the bans of a live",
     ),
     row(
         Action::ReadLive,
-        [Moderated, OwnAndModerated, Yes],
+        [STAFFED, OWN_OR_STAFFED, Yes],
         READ,
         "look at a live, and who is or was in it",
     ),
     row(
         Action::ReadPastLives,
-        [No, OwnLives, Yes],
+        [No, OWN, Yes],
         READ,
         "list the lives of a streamer, open or past",
     ),
@@ -480,9 +499,9 @@ pub fn markdown_table() -> String {
         ..
     } in TABLE
     {
-        let viewer = viewer.as_str();
-        let streamer = streamer.as_str();
-        let service = service.as_str();
+        let viewer = viewer.text();
+        let streamer = streamer.text();
+        let service = service.text();
         let key = match scope {
             Some(scope) => format!("`{}`", scope.as_str()),
             None => "no".to_owned(),

@@ -24,6 +24,7 @@ pub mod gateway;
 pub(crate) mod guests;
 pub(crate) mod health;
 pub(crate) mod hidden;
+mod hosts;
 pub(crate) mod idempotency;
 pub(crate) mod infos;
 pub(crate) mod known_fields;

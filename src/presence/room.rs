@@ -217,6 +217,37 @@ impl Room {
             .is_newcomer(user)
     }
 
+    /// The ban of the platform or of the streamer that keeps a user out. A moderator's ban keeps no
+    /// host out.
+    pub fn kept_out(&self, user: &UserId, now: Moment) -> Option<RunningBan> {
+        let ban = self.rules.ban_by(&self.record.streamer, user, now)?;
+        let holds = !ban.by_moderator || !self.info.names_host(user);
+        holds.then_some(ban)
+    }
+
+    /// Whether a user hosts the live now.
+    pub fn is_host(&self, user: &UserId, now: Moment) -> bool {
+        let streamer = &self.record.streamer;
+        self.info.names_host(user) && self.rules.ban_of_host(streamer, user, now).is_none()
+    }
+
+    /// Whether the user is the streamer or a host, who keep the live open while they are there.
+    pub fn is_kept_by(&self, user: &UserId) -> bool {
+        self.record.streamer == *user || self.info.names_host(user)
+    }
+
+    /// Signals the sockets of a user that sit or listen here.
+    pub fn signal_user(&self, user: &UserId, signals: Signals) {
+        for conn in self.seats.lock_of(user).conns(user) {
+            conn.signal(signals);
+        }
+        for (conn, _) in self.listeners.lock().iter() {
+            if conn.identity.user == *user {
+                conn.signal(signals);
+            }
+        }
+    }
+
     // --------------------------------------------------------------------------------- the figures
 
     /// The viewers and fans on all gateways. Each heartbeat asks for them.

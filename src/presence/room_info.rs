@@ -9,7 +9,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::acks::CachedAcks;
+use crate::base::ids::UserId;
 use crate::store::{Info, LiveRecord, Terms};
+
+/// What [`RoomInfo::note`] found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct NotedRecord {
+    /// Whether the information is another one now.
+    pub has_news: bool,
+    /// The users who host the live from now on, or no longer.
+    pub hosts: Vec<UserId>,
+}
 
 /// What the room knows, of one version of the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,9 +75,13 @@ impl RoomInfo {
         self.newest.load_full()
     }
 
-    /// Notes what the store has, unless the room knew a version as high before. Answers whether the
-    /// information is another one now.
-    pub fn note(&self, read: &LiveRecord) -> bool {
+    /// Whether the live names the user as a host.
+    pub fn names_host(&self, user: &UserId) -> bool {
+        self.newest.load().terms.hosts.contains(user)
+    }
+
+    /// Notes what the store has, unless the room knew a version as high before.
+    pub fn note(&self, read: &LiveRecord) -> NotedRecord {
         let before = self.newest.rcu(|known| {
             if known.version >= read.version {
                 return known.clone();
@@ -82,7 +96,16 @@ impl RoomInfo {
         });
         self.revision
             .fetch_max(self.newest.load().revision, Ordering::AcqRel);
-        before.version < read.version && before.info.version != read.info.version
+        if before.version >= read.version {
+            return NotedRecord::default();
+        }
+        let (former, present) = (&before.terms.hosts, &read.terms.hosts);
+        let dismissed = former.iter().filter(|user| !present.contains(user));
+        let appointed = present.iter().filter(|user| !former.contains(user));
+        NotedRecord {
+            has_news: before.info.version != read.info.version,
+            hosts: dismissed.chain(appointed).cloned().collect(),
+        }
     }
 }
 
@@ -110,13 +133,13 @@ mod tests {
     fn the_highest_version_wins_in_whichever_order_they_come() {
         let room = RoomInfo::new(&open_record());
         let five = written(5, Some("5"), "five");
-        assert!(room.note(&five));
-        assert!(!room.note(&written(5, Some("again"), "again")));
-        assert!(!room.note(&written(4, Some("4"), "four")));
+        assert!(room.note(&five).has_news);
+        assert!(!room.note(&written(5, Some("again"), "again")).has_news);
+        assert!(!room.note(&written(4, Some("4"), "four")).has_news);
         let newest = room.newest();
         assert_eq!((&newest.terms, &newest.info), (&five.terms, &five.info));
         assert_eq!((newest.revision, room.revision()), (1, 1));
-        assert!(room.note(&written(6, None, "six")));
+        assert!(room.note(&written(6, None, "six")).has_news);
         assert_eq!((room.revision(), &room.newest().info.json), (2, &None));
         assert_eq!(RoomInfo::new(&five).revision(), 1);
     }
@@ -129,7 +152,7 @@ mod tests {
             info: first.info.clone(),
             ..written(6, None, "six")
         };
-        assert!(!room.note(&renamed));
+        assert!(!room.note(&renamed).has_news);
         let newest = room.newest();
         assert_eq!((newest.version, &newest.terms), (6, &renamed.terms));
         assert_eq!((room.revision(), room.version()), (1, 5));
@@ -138,7 +161,31 @@ mod tests {
             info: Info::default(),
             ..renamed
         };
-        assert!(!untold.note(&renamed));
+        assert!(!untold.note(&renamed).has_news);
         assert_eq!((untold.revision(), untold.version()), (0, 0));
+    }
+
+    #[test]
+    fn it_is_known_who_became_a_host_and_who_is_one_no_longer() {
+        let user = |id: &str| UserId::parse(id).unwrap();
+        let hosted = |version, hosts: &[&str]| LiveRecord {
+            version,
+            terms: Terms {
+                hosts: hosts.iter().map(|id| user(id)).collect(),
+                ..Terms::default()
+            },
+            ..open_record()
+        };
+        let room = RoomInfo::new(&open_record());
+        let noted = room.note(&hosted(5, &["h1", "h2"]));
+        assert_eq!(noted.hosts, [user("h1"), user("h2")]);
+        assert!(room.names_host(&user("h1")) && !room.names_host(&user("h")));
+        let noted = room.note(&hosted(6, &["h2", "h3"]));
+        assert_eq!(noted.hosts, [user("h1"), user("h3")]);
+        assert_eq!(room.note(&hosted(5, &["h1"])), NotedRecord::default());
+        assert!(
+            !room.names_host(&user("h1")),
+            "an older version says nothing"
+        );
     }
 }

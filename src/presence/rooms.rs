@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::audience::Audience;
 use super::bans::KnownBans;
 use super::confirmed::SliceConfirmed;
-use super::conn::Conn;
+use super::conn::{Conn, Signals};
 use super::friends_here::{Asker, KeptFollows, RecentFollows};
 use super::own_lease::OwnLease;
 use super::platform::Platform;
@@ -31,7 +31,8 @@ pub struct Rooms {
     /// The streamers with a socket here.
     pub streamers: Arc<Platform>,
     by_live: DashMap<LiveId, Arc<Room>>,
-    by_streamer: DashMap<UserId, DashSet<LiveId>>,
+    /// The lives that a user keeps open by being there: as their streamer, or as a host.
+    by_keeper: DashMap<UserId, DashSet<LiveId>>,
     terms: RoomTerms,
     /// Slices for the flusher.
     pub to_flush: Queue<SliceRef>,
@@ -85,7 +86,7 @@ impl Rooms {
             users,
             streamers: Arc::new(Platform::of_streamers(now)),
             by_live: DashMap::default(),
-            by_streamer: DashMap::default(),
+            by_keeper: DashMap::default(),
             terms: RoomTerms {
                 fan_source: config.fan_source,
                 uniques: config.uniques,
@@ -124,13 +125,8 @@ impl Rooms {
 
     /// Adds the room of an open live, unless the live has one.
     pub fn install(&self, room: Room) -> Installed {
-        let LiveRecord {
-            live,
-            streamer,
-            epoch,
-            ..
-        } = room.record.clone();
-        let entry = self.by_live.entry(live.clone());
+        let epoch = room.record.epoch;
+        let entry = self.by_live.entry(room.record.live.clone());
         let old = match &entry {
             dashmap::Entry::Occupied(there) => Some(there.get().clone()),
             dashmap::Entry::Vacant(_) => None,
@@ -144,7 +140,9 @@ impl Rooms {
         let room = Arc::new(room);
         // The drop unlocks the shard of the map.
         drop(entry.insert(room.clone()));
-        self.by_streamer.entry(streamer).or_default().insert(live);
+        for keeper in room.record_now().streamer_and_hosts() {
+            self.index(&room, keeper);
+        }
         Installed::New(room, old)
     }
 
@@ -158,20 +156,32 @@ impl Rooms {
     pub fn remove(&self, room: &Arc<Room>) {
         self.by_live
             .remove_if(&room.record.live, |_, there| Arc::ptr_eq(there, room));
-        self.forget_streamer(room);
+        self.forget_keepers(room);
     }
 
-    /// Forgets the live of a room under its streamer, unless the live has a room again by now.
-    fn forget_streamer(&self, room: &Arc<Room>) {
-        if let Some(lives) = self.by_streamer.get(&room.record.streamer) {
-            lives.remove_if(&room.record.live, |live| {
-                self.by_live
-                    .get(live)
-                    .is_none_or(|there| there.record.streamer != room.record.streamer)
-            });
+    /// Forgets who kept the live of a room open, as far as the live has no other room by now.
+    fn forget_keepers(&self, room: &Room) {
+        for keeper in room.record_now().streamer_and_hosts() {
+            self.index(room, keeper);
         }
-        self.by_streamer
-            .remove_if(&room.record.streamer, |_, lives| lives.is_empty());
+    }
+
+    /// Notes whether the user keeps the live of a room open, as its room says by now.
+    fn index(&self, room: &Room, user: &UserId) {
+        let live = &room.record.live;
+        let lives = self.by_keeper.entry(user.clone()).or_default();
+        // Under the lock of the user's lives: the last one who looks finds the last change.
+        let keeps = self
+            .by_live
+            .get(live)
+            .is_some_and(|there| there.is_kept_by(user));
+        if keeps {
+            lives.insert(live.clone());
+        } else {
+            lives.remove(live);
+        }
+        drop(lives);
+        self.by_keeper.remove_if(user, |_, lives| lives.is_empty());
     }
 
     /// Evicts a room if nobody needs it. A join at the same moment either keeps the room or finds
@@ -181,14 +191,21 @@ impl Rooms {
             Arc::ptr_eq(there, room) && room.end_if_idle()
         });
         if gone.is_some() {
-            self.forget_streamer(room);
+            self.forget_keepers(room);
         }
         gone.is_some()
     }
 
     /// The rooms of a streamer's lives.
     pub fn of_streamer(&self, streamer: &UserId) -> Vec<Arc<Room>> {
-        let lives: Vec<LiveId> = match self.by_streamer.get(streamer) {
+        let mut rooms = self.kept_by(streamer);
+        rooms.retain(|room| room.record.streamer == *streamer);
+        rooms
+    }
+
+    /// The rooms of the lives that a user keeps open by being there, as streamer or host.
+    pub fn kept_by(&self, user: &UserId) -> Vec<Arc<Room>> {
+        let lives: Vec<LiveId> = match self.by_keeper.get(user) {
             Some(lives) => lives.iter().map(|live| live.clone()).collect(),
             None => Vec::new(),
         };
@@ -197,6 +214,13 @@ impl Rooms {
             rooms.extend(self.get(live));
         }
         rooms
+    }
+
+    /// Whether the streamer of a live, or a host, has a socket here.
+    pub fn is_kept_here(&self, room: &Room) -> bool {
+        let hosts = &room.info.newest().terms.hosts;
+        self.streamers.is_here(&room.record.streamer)
+            || hosts.iter().any(|host| self.streamers.is_here(host))
     }
 
     pub fn all(&self) -> Vec<Arc<Room>> {
@@ -252,11 +276,21 @@ impl Rooms {
     }
 
     /// Notes what a back end changed of a live, as the store has it. Sockets that watch the live are
-    /// told of new information.
+    /// told of new information, and those of hosts that they are some, or no longer.
     pub fn note_changes(&self, room: &Arc<Room>, record: &LiveRecord) {
-        if room.info.note(record) && room.is_watched() {
+        let noted = room.info.note(record);
+        let now = self.terms.clock.now();
+        if noted.has_news && room.is_watched() {
             room.schedule.throttle.lock().force();
             self.show(room);
+        }
+        for user in &noted.hosts {
+            self.index(room, user);
+            // A moderator's ban held for no host.
+            if room.kept_out(user, now).is_some() && room.remove_user(user, now) > 0 {
+                self.user_changed(room, user);
+            }
+            room.signal_user(user, Signals::YOU);
         }
     }
 

@@ -19,6 +19,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::base::actor::Actor;
 use crate::base::clock::{AtomicMoment, Millis, Moment, UnixMillis};
+use crate::base::identity::Role;
 use crate::base::ids::UserId;
 
 /// How old the last look at the store may be when a join is answered, as long as the store answers,
@@ -89,6 +90,14 @@ impl RuleName {
         match self {
             Self::Ban(_) | Self::Revoked(_) => None,
             Self::StreamerBan { streamer, .. } | Self::Moderator { streamer, .. } => Some(streamer),
+        }
+    }
+
+    /// Whether this actor made the rule as a moderator, and not as the streamer or a back end.
+    pub fn is_by_moderator(&self, by: Option<&Actor>) -> bool {
+        match by {
+            Some(Actor::Bearer(role, by)) => *role != Role::Service && Some(by) != self.streamer(),
+            Some(Actor::Key(_)) | None => false,
         }
     }
 
@@ -190,6 +199,8 @@ impl fmt::Display for RuleTerms {
 pub struct RunningBan {
     /// Whether it is one of the platform.
     pub is_everywhere: bool,
+    /// Whether a moderator made it, and neither the streamer nor a back end.
+    pub by_moderator: bool,
     /// When it ends, in Unix milliseconds; `None`: never.
     pub until: Option<UnixMillis>,
     /// A text for people.
@@ -361,6 +372,12 @@ impl KnownRules {
             .or_else(|| self.running(&by_streamer, now))
     }
 
+    /// The ban that keeps a host of a live out of it: a moderator's keeps no host out.
+    pub fn ban_of_host(&self, streamer: &UserId, user: &UserId, now: Moment) -> Option<RunningBan> {
+        self.ban_by(streamer, user, now)
+            .filter(|ban| !ban.by_moderator)
+    }
+
     fn running(&self, name: &RuleName, now: Moment) -> Option<RunningBan> {
         let terms = self.terms(name)?;
         if terms.is_over(self.store_time(now)) {
@@ -368,6 +385,7 @@ impl KnownRules {
         }
         Some(RunningBan {
             is_everywhere: matches!(name, RuleName::Ban(_)),
+            by_moderator: name.is_by_moderator(terms.by.as_ref()),
             until: terms.until,
             reason: terms.reason,
         })

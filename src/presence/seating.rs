@@ -45,7 +45,7 @@ impl Room {
         if let Some(left) = self.seats.bans.remaining(user, now) {
             return Err(NoSeat::Banned(left));
         }
-        if let Some(ban) = self.rules.ban_by(&self.record.streamer, user, now) {
+        if let Some(ban) = self.kept_out(user, now) {
             return Err(NoSeat::KeptOut(ban));
         }
         if !self.seats.admit(rate, now) {
@@ -82,7 +82,7 @@ impl Room {
         if let Some(left) = self.seats.bans.remaining(user_id, now) {
             return Err(NoSeat::Banned(left));
         }
-        if let Some(ban) = self.rules.ban_by(&self.record.streamer, user_id, now) {
+        if let Some(ban) = self.kept_out(user_id, now) {
             return Err(NoSeat::KeptOut(ban));
         }
         let mut of_guest = &mut *lower;

@@ -225,6 +225,14 @@ impl Seats {
         conns
     }
 
+    /// The sockets in a user's seat.
+    pub(super) fn conns(&self, user: &UserId) -> &[Arc<Conn>] {
+        match self.by_user.get(user) {
+            Some(seat) => &seat.conns,
+            None => &[],
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.by_user.is_empty()
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::auth::claims::TokenClaims;
-use crate::auth::permissions::{Action, Caller, permission};
+use crate::auth::permissions::{Action, Caller, Tie, permission};
 use crate::base::clock::{Moment, millis};
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::LiveId;
@@ -56,7 +56,7 @@ pub(super) struct Memberships {
     seat: Option<JoinedLive>,
     /// Whether the socket keeps its user online on the platform.
     online: bool,
-    /// Whether the socket counts its user among the streamers.
+    /// Whether the socket counts its user among the streamers, who keep lives open.
     streams: bool,
     /// Whether the socket asked for the friends in the joined live.
     asks_friends: bool,
@@ -64,8 +64,8 @@ pub(super) struct Memberships {
     is_new: bool,
     /// Whether the counts of the joined live that were sent last were those for a newcomer.
     told_as_new: bool,
-    /// Whether the client was told that its user moderates in the joined live.
-    told_moderator: bool,
+    /// What the client was told that its user may do in the joined live.
+    told_rights: UserRights,
     listening: Vec<Listening>,
     /// The `seq` of the last counts message that was made for this socket alone. All lives share
     /// it, so that the `seq` of a live grows even if the client stops watching and starts again.
@@ -85,7 +85,7 @@ impl Memberships {
             asks_friends: false,
             is_new: false,
             told_as_new: false,
-            told_moderator: false,
+            told_rights: UserRights::default(),
             listening: Vec::new(),
             seq: 0,
             ended: None,
@@ -102,7 +102,7 @@ impl Memberships {
     }
 
     /// Makes the user online on the platform, unless the socket is a back end's or is in no figure.
-    /// A streamer's socket also puts its user among the streamers.
+    /// The socket of a streamer or of a host also puts its user among the streamers.
     fn enter_platform(&mut self) {
         let rooms = self.context.core.rooms.clone();
         let conn = self.conn.clone();
@@ -116,11 +116,37 @@ impl Memberships {
             rooms.enter(users, user);
             self.online = true;
         }
-        if role != Role::Streamer {
+        self.judge_streaming();
+    }
+
+    /// Counts the user among the streamers if the socket is a streamer's, or takes part in a live
+    /// that its user hosts; otherwise not.
+    pub(super) fn judge_streaming(&mut self) {
+        if !self.may_stream() {
             self.stop_streaming();
         } else if !self.streams {
-            rooms.enter(&rooms.streamers, user);
+            let rooms = &self.context.core.rooms;
+            rooms.enter(&rooms.streamers, &self.conn.identity.user);
             self.streams = true;
+        }
+    }
+
+    fn may_stream(&self) -> bool {
+        let joined = self.seat.iter().map(|seat| &seat.room);
+        let mut rooms = joined.chain(self.listening.iter().map(|there| &there.room));
+        self.conn.role() == Role::Streamer || rooms.any(|room| self.hosts(room))
+    }
+
+    /// Whether the user hosts the live of this room.
+    fn hosts(&self, room: &Room) -> bool {
+        room.is_host(&self.conn.identity.user, self.context.core.clock.now())
+    }
+
+    /// Takes the user from the streamers if the socket was the one of a host and is in no such live
+    /// any more.
+    fn end_hosting(&mut self) {
+        if self.streams && !self.may_stream() {
+            self.stop_streaming();
         }
     }
 
@@ -176,29 +202,66 @@ impl Memberships {
     /// What the user may do in the joined live, which the client is told now; `None` if nothing but
     /// watch it.
     pub(super) fn you_now(&mut self) -> Option<UserRights> {
-        self.told_moderator = self.moderates();
-        self.told_moderator
-            .then_some(UserRights { moderator: true })
+        self.told_rights = self.rights();
+        (self.told_rights != UserRights::default()).then_some(self.told_rights)
     }
 
     /// The message that tells the client what its user may do, if that changed.
     pub(super) fn new_you(&mut self) -> Option<Utf8Bytes> {
-        let moderator = self.moderates();
-        if moderator == self.told_moderator {
+        let rights = self.rights();
+        if rights == self.told_rights {
             return None;
         }
-        self.told_moderator = moderator;
-        let live_id = &self.seat.as_ref()?.room.record.live;
-        Some(ServerMessage::You { live_id, moderator }.text(None))
+        self.told_rights = rights;
+        let UserRights { moderator, host } = rights;
+        let message = ServerMessage::You {
+            live_id: &self.seat.as_ref()?.room.record.live,
+            moderator,
+            host,
+        };
+        Some(message.text(None))
     }
 
-    fn moderates(&self) -> bool {
-        match &self.seat {
-            Some(JoinedLive { room, .. }) => room
-                .rules
-                .is_moderator(&room.record.streamer, &self.conn.identity.user),
-            None => false,
+    fn rights(&self) -> UserRights {
+        let Some(JoinedLive { room, .. }) = &self.seat else {
+            return UserRights::default();
+        };
+        let user = &self.conn.identity.user;
+        UserRights {
+            moderator: room.rules.is_moderator(&room.record.streamer, user),
+            host: self.hosts(room),
         }
+    }
+
+    /// Whether the socket may watch the live of this room.
+    pub(super) fn may_watch(&self, room: &Room) -> bool {
+        self.may_watch_as(self.conn.role(), room)
+    }
+
+    /// Whether the user may watch all that the socket watches, with a token of this role.
+    pub(super) fn may_all_be_watched_by(&self, role: Role) -> bool {
+        let mut watched = self.watched().into_iter();
+        watched.all(|room| self.may_watch_as(role, &room))
+    }
+
+    fn may_watch_as(&self, role: Role, room: &Room) -> bool {
+        let may = permission(Caller::Role(role), Action::Watch);
+        may.covers(&self.conn.identity.user, &room.record.streamer)
+            || may.is_for(Tie::Host) && self.hosts(room)
+    }
+
+    /// Stops watching the lives that the socket may not watch any more. Answers which.
+    pub(super) fn unwatch_forbidden(&mut self) -> Vec<LiveId> {
+        let mut forbidden = Vec::new();
+        for room in self.watched() {
+            if !self.may_watch(&room) {
+                forbidden.push(room.record.live.clone());
+            }
+        }
+        for live in &forbidden {
+            self.unwatch(Some(live));
+        }
+        forbidden
     }
 
     /// Whether the session takes part in no live at all.
@@ -263,9 +326,10 @@ impl Memberships {
         });
         self.is_new = true;
         self.told_as_new = false;
-        self.told_moderator = false;
+        self.told_rights = UserRights::default();
         // After `leave`, which must still find the old seat as it was: away or not.
         self.look(Gaze::Here);
+        self.judge_streaming();
         if self.conn.identity.counted {
             self.context
                 .core
@@ -300,6 +364,7 @@ impl Memberships {
     fn give_up_seat(&mut self) -> Option<Arc<Room>> {
         self.end_friends();
         let room = self.seat.take()?.room;
+        self.end_hosting();
         if self.conn.identity.counted {
             self.context
                 .core
@@ -362,17 +427,12 @@ impl Memberships {
             room.ask_tokens(user);
             self.context.core.rooms.user_changed(room, user);
         }
-        let may_watch = permission(Caller::Role(claims.role), Action::Watch);
-        let mut forbidden: Vec<LiveId> = Vec::new();
-        for there in &self.listening {
-            let record = &there.room.record;
-            if !may_watch.covers(user, &record.streamer) || !claims.allows(&record.live) {
-                forbidden.push(record.live.clone());
+        for room in self.watched() {
+            if !claims.allows(&room.record.live) {
+                self.unwatch(Some(&room.record.live));
             }
         }
-        for live in &forbidden {
-            self.unwatch(Some(live));
-        }
+        self.unwatch_forbidden();
     }
 
     /// Goes on as the user whom the guest became. The user takes over the guest's seat, and is there
@@ -444,6 +504,11 @@ impl Memberships {
         tracing::debug!(live_id = %room.record.live, "a guest signed in");
     }
 
+    /// Whether the socket watches any live.
+    pub(super) fn watches_any(&self) -> bool {
+        !self.watched().is_empty()
+    }
+
     /// How many lives the socket watches, not counting this one.
     pub(super) fn watched_besides(&self, live: &LiveId) -> usize {
         self.listening_besides(live)
@@ -480,6 +545,7 @@ impl Memberships {
                 sent: None,
                 info: 0,
             });
+            self.judge_streaming();
             return Ok(());
         };
         // A socket that watches goes on watching when it opens the live once more.
@@ -526,8 +592,10 @@ impl Memberships {
         self.shrink();
     }
 
-    /// A dashboard that no longer watches many lives keeps no memory for them.
+    /// A dashboard that no longer watches many lives keeps no memory for them, and does not keep them
+    /// open.
     fn shrink(&mut self) {
+        self.end_hosting();
         let needed = 2 * self.listening.len();
         if self.listening.capacity() > 2 * needed {
             self.listening.shrink_to(needed);

@@ -448,7 +448,8 @@ pub(crate) enum ServerMessage<'a> {
     Left { live_id: &'a LiveId },
     /// The socket watches the live no more
     ///
-    /// The answer to `unwatch`. The live is null if the client stopped watching all.
+    /// The answer to `unwatch`; or the user hosts the live no more. The live is null if the client
+    /// stopped watching all.
     #[schema(example = json!({"type": "unwatched", "live_id": null}))]
     Unwatched {
         #[schema(required = true)]
@@ -497,12 +498,14 @@ pub(crate) enum ServerMessage<'a> {
     },
     /// What the user may do in the joined live has changed
     ///
-    /// The streamer or a back end made the user a moderator, or no moderator any more.
-    #[schema(example = json!({"type": "you", "live_id": "42", "moderator": true}))]
+    /// The streamer or a back end made the user a moderator or a host, or not any more.
+    #[schema(example = json!({"type": "you", "live_id": "42", "moderator": true, "host": false}))]
     You {
         live_id: &'a LiveId,
         /// Whether the user moderates in the lives of the streamer.
         moderator: bool,
+        /// Whether the user hosts the live.
+        host: bool,
     },
     /// The live is open
     ///
@@ -593,10 +596,12 @@ fn is_zero(number: &u64) -> bool {
 }
 
 /// What a user may do in a live beside watching it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct UserRights {
     /// Whether the user moderates in the lives of the streamer.
     pub(crate) moderator: bool,
+    /// Whether the user hosts the live.
+    pub(crate) host: bool,
 }
 
 /// The ban of the platform or of the streamer that is why a request is refused.

@@ -382,10 +382,8 @@ impl<S: Transport> Session<S> {
                 self.put(Some(Message::Text(message))).await?;
             }
         }
-        if signals.has(Signals::YOU)
-            && let Some(message) = self.memberships.new_you()
-        {
-            self.put(Some(Message::Text(message))).await?;
+        if signals.has(Signals::YOU) {
+            self.look_at_rights().await?;
         }
         if signals.has(Signals::FRIENDS)
             && let Some(message) = self.memberships.new_friends()

@@ -53,7 +53,9 @@ impl From<LiveError> for Refusal {
             LiveError::Banned(ban) => return Self::kept_out(&ban),
             LiveError::NotOpen(_) | LiveError::NeverOpened(_) => ErrorCode::LiveNotOpen,
             LiveError::Owned(_) => ErrorCode::LiveOwned,
-            LiveError::NotByStreamers | LiveError::Erased(_) => ErrorCode::Forbidden,
+            LiveError::NotByStreamers | LiveError::Erased(_) | LiveError::BannedHost(_) => {
+                ErrorCode::Forbidden
+            }
             LiveError::TooMany(_) | LiveError::TooFast(_) => ErrorCode::RateLimited,
             LiveError::Store(_) => ErrorCode::StoreUnavailable,
         };
@@ -176,8 +178,16 @@ impl<S: Transport> Session<S> {
     }
 
     async fn watch(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
-        const OWNERS: &str = "only the live's streamer or a service may watch it";
+        const OWNERS: &str = "only the live's streamer, a host or a service may watch it";
         self.refuse_early(Action::Watch, OWNERS, live)?;
+        // Any viewer may ask: nothing is read, and no room made, for one of whom this gateway does
+        // not know already that the user hosts the live.
+        if self.permission(Action::Watch).is_for_staff_only() {
+            let room = self.context.core.rooms.get(live);
+            if !room.is_some_and(|room| self.memberships.may_watch(&room)) {
+                return Err(forbidden(OWNERS));
+            }
+        }
         let most = self.context.limits.watches;
         if self.memberships.watched_besides(live) >= most {
             return Err(self.limited("watches", format!("a socket may watch {most} lives")));
@@ -185,10 +195,14 @@ impl<S: Transport> Session<S> {
         self.charge(Cost::Visit)?;
         for _ in 0..joining::TRIES {
             let room = self.context.lives.find(live).await?;
-            if !self.may(Action::Watch, &room.record.streamer) {
+            if !self.memberships.may_watch(&room) {
                 return Err(forbidden(OWNERS));
             }
             if self.memberships.listen(&room, Interest::Counts).is_ok() {
+                // A host who was dismissed just now was signalled before the socket listened.
+                if !self.memberships.unwatch_forbidden().is_empty() {
+                    return Err(forbidden(OWNERS));
+                }
                 let Some(message) = self.memberships.counts_of(&room, id) else {
                     continue;
                 };
@@ -199,11 +213,30 @@ impl<S: Transport> Session<S> {
     }
 
     async fn unwatch(&mut self, live: Option<&LiveId>, id: Option<&RequestId>) -> RequestResult {
-        self.refuse_role(Action::Watch, "only streamers and services watch lives")?;
+        const WATCHERS: &str = "only streamers, hosts and services watch lives";
+        self.refuse_role(Action::Watch, WATCHERS)?;
+        let is_viewer = self.permission(Action::Watch).is_for_staff_only();
+        if is_viewer && !self.memberships.watches_any() {
+            return Err(forbidden(WATCHERS));
+        }
         self.memberships.unwatch(live);
         Ok(self
             .send(&ServerMessage::Unwatched { live_id: live }, id)
             .await?)
+    }
+
+    /// Tells the client what its user may do from now on, if that changed.
+    pub(super) async fn look_at_rights(&mut self) -> SessionResult {
+        self.memberships.judge_streaming();
+        if let Some(message) = self.memberships.new_you() {
+            self.put(Some(Message::Text(message))).await?;
+        }
+        for live in self.memberships.unwatch_forbidden() {
+            let live_id = Some(&live);
+            self.send(&ServerMessage::Unwatched { live_id }, None)
+                .await?;
+        }
+        Ok(())
     }
 
     async fn open(

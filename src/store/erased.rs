@@ -32,6 +32,8 @@ pub enum PersonalData {
     Lists,
     /// Places in the lists of others.
     ListPlaces,
+    /// Places among the hosts of lives.
+    HostPlaces,
     /// The time at which the user was seen last.
     LastSeen,
     /// Lives that the user attended as a fan.

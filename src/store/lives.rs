@@ -76,8 +76,11 @@ words!(CloseReason {
     StreamEnded = "stream_ended",
 });
 
-/// The properties, besides the owner, with which a live is opened. Its title and its streamer
-/// timeout may change, see [`LiveChange`]; the others are fixed for the epoch.
+/// Maximum hosts of a live.
+pub const MAX_HOSTS: usize = 12;
+
+/// The properties, besides the owner, with which a live is opened. Its title, its streamer timeout
+/// and its hosts may change, see [`LiveChange`]; the others are fixed for the epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Terms {
     /// For people.
@@ -90,6 +93,9 @@ pub struct Terms {
     pub attendance: bool,
     /// Whether no feed shows the live, because its streamer is invisible.
     pub invisible: bool,
+    /// Who hosts the live beside its streamer, up to [`MAX_HOSTS`]: they watch it, moderate in it and
+    /// keep it open, as its streamer does.
+    pub hosts: Vec<UserId>,
 }
 
 /// Information about an open live that a back end wrote for its clients.
@@ -164,6 +170,11 @@ impl LiveRecord {
             live: self.live.clone(),
             epoch: self.epoch,
         }
+    }
+
+    /// Those who keep the live open while they are there.
+    pub fn streamer_and_hosts(&self) -> impl Iterator<Item = &UserId> {
+        std::iter::once(&self.streamer).chain(&self.terms.hosts)
     }
 
     /// Whether this is the record of the epoch, and the epoch is open.
@@ -315,6 +326,8 @@ pub struct LiveChange {
     pub title: Option<Option<String>>,
     /// See [`Terms::streamer_timeout`].
     pub streamer_timeout: Option<Option<Duration>>,
+    /// See [`Terms::hosts`].
+    pub hosts: Option<Vec<UserId>>,
 }
 
 /// A request to change an open live.
@@ -339,6 +352,8 @@ pub enum ChangeReply {
     Over,
     /// The live was never opened, or the store lost it. Nothing was done.
     Absent,
+    /// This user is banned from the live, and cannot be a host. Nothing was done.
+    Banned(UserId),
 }
 
 /// One entry of a listing of open lives.

@@ -64,8 +64,8 @@ pub use limits::{ERASED_KEPT, MAX_BATCH, MAX_MESSAGE};
 pub use live_stream::{StreamChange, StreamStatus};
 pub use lives::{
     ChangeLive, ChangeReply, CloseLive, CloseReason, CloseReply, Closure, FinishClose, Info,
-    ListedLive, LiveChange, LiveEpoch, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply,
-    OpenedBy, RecordStanding, Terms,
+    ListedLive, LiveChange, LiveEpoch, LiveRecord, LiveState, LiveStore, MAX_HOSTS, OpenLive,
+    OpenReply, OpenedBy, RecordStanding, Terms,
 };
 pub use online_users::{OnlineCount, OnlineUsers, UserPresence, Whereabouts};
 pub use parts::{Health, Parts, Slot};

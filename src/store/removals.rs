@@ -81,6 +81,8 @@ pub enum RemoveReply {
     Full,
     /// The record has no place for the event. Nothing was done.
     Crowded,
+    /// The user hosts the live, and cannot be banned from it. Nothing was done.
+    Host,
     /// The epoch is not open. Nothing was done.
     Over,
     /// The live was never opened, or the store lost it. Nothing was done.
@@ -246,6 +248,11 @@ impl RemovalLog {
             number,
             until: self.bans.get(user).copied(),
         }
+    }
+
+    /// Whether the user may not come back yet.
+    pub(crate) fn is_banned(&self, user: &UserId, now: UnixMillis) -> bool {
+        self.bans.get(user).is_some_and(|until| *until > now)
     }
 
     pub(crate) fn lift(&mut self, user: &UserId, now: UnixMillis) -> LiftReply {

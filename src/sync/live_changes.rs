@@ -1,5 +1,5 @@
-//! Changes an open live for a back end: the information for its clients, its title and its streamer
-//! timeout. The HTTP API calls it. The script that writes also publishes that the record changed, so
+//! Changes an open live for a back end: the information for its clients, its title, its streamer
+//! timeout and its hosts. The HTTP API calls it. The script that writes also publishes that the record changed, so
 //! every gateway with a room of the live reads it at once.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl LiveChanger {
         record: &LiveRecord,
         change: LiveChange,
     ) -> Result<LiveRecord, LiveError> {
-        let has_new_timeout = change.streamer_timeout.is_some();
+        let may_end = change.streamer_timeout.is_some() || change.hosts.is_some();
         let wish = ChangeLive {
             live: record.live.clone(),
             epoch: record.epoch,
@@ -39,7 +39,7 @@ impl LiveChanger {
         if let Some(room) = self.core.rooms.of_epoch(record) {
             self.core.rooms.note_changes(&room, &changed);
         }
-        if has_new_timeout && !self.core.rooms.streamers.is_here(&record.streamer) {
+        if may_end && !self.core.rooms.streamers.is_here(&record.streamer) {
             self.core
                 .absent_streamers
                 .look_now(&record.live, self.core.clock.now());
@@ -61,6 +61,7 @@ impl LiveChanger {
             ChangeReply::Changed(_) => Ok(()),
             ChangeReply::Over => Err(LiveError::NotOpen(record.live.clone())),
             ChangeReply::Absent => Err(LiveError::NeverOpened(record.live.clone())),
+            ChangeReply::Banned(user) => Err(LiveError::BannedHost(user)),
         }
     }
 }

@@ -27,6 +27,8 @@ pub enum RemoveError {
     Live(#[from] LiveError),
     #[error("live {0} is the user's own; close it instead")]
     Streamer(LiveId),
+    #[error("the user hosts live {0}; change its hosts first")]
+    Host(LiveId),
     #[error("live {0} has as many bans as it can have")]
     Full(LiveId),
 }
@@ -105,6 +107,7 @@ impl Remover {
         let (number, ban_ends_at) = match reply {
             RemoveReply::Done { number, until } => (number, until),
             RemoveReply::Full => return Err(RemoveError::Full(live.clone())),
+            RemoveReply::Host => return Err(RemoveError::Host(live.clone())),
             RemoveReply::Crowded => return Err(LiveError::from(crowded()).into()),
             RemoveReply::Over => return Err(LiveError::NotOpen(live.clone()).into()),
             RemoveReply::Absent => return Err(LiveError::NeverOpened(live.clone()).into()),

@@ -1,4 +1,4 @@
-//! Closes the lives whose streamer has been gone for too long: for the time that the live was
+//! Closes the lives whose streamer, and all their hosts, have been gone for too long: for the time that the live was
 //! opened with, or, if its streamer opened it, for `streamer-timeout`.
 //!
 //! The time is counted on this gateway's own clock, from when it saw or heard that the streamer is
@@ -97,29 +97,35 @@ impl StreamerTimeout {
             .map(millis)
     }
 
-    /// Whether a live's streamer is connected to any gateway that was not swept, or to a media
-    /// server: a streamer whose stream is on air may have closed the page that opened the live.
+    /// Whether a live's streamer or a host is connected to any gateway that was not swept, or to a
+    /// media server: a streamer whose stream is on air may have closed the page that opened the
+    /// live.
     pub async fn is_connected(&self, record: &LiveRecord) -> StoreResult<bool> {
         if record.stream.is_some_and(|stream| stream.is_on) {
             return Ok(true);
         }
-        let streamer = &record.streamer;
-        if self.core.rooms.streamers.is_here(streamer) {
+        let streamers = &self.core.rooms.streamers;
+        if record
+            .streamer_and_hosts()
+            .any(|user| streamers.is_here(user))
+        {
             return Ok(true);
         }
-        let slice = SliceId::of_user(OnlineSet::Streamers, streamer, STREAMERS_SLICES);
-        self.core
-            .store
-            .is_member(&slice, Group::All, streamer)
-            .await
+        for user in record.streamer_and_hosts() {
+            let slice = SliceId::of_user(OnlineSet::Streamers, user, STREAMERS_SLICES);
+            if self.core.store.is_member(&slice, Group::All, user).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
-    /// Starts the timeouts of a streamer's lives, here and on the gateway that walks: the streamer
-    /// left this gateway, and the store knows. Without a time at which the streamer was last heard,
-    /// the whole timeout begins now.
-    pub fn left(&self, streamer: &UserId, heard: Option<Moment>) {
+    /// Starts the timeouts of the lives of a streamer, or of a host, here and on the gateway that
+    /// walks: the user left this gateway, and the store knows. Without a time at which the user was
+    /// last heard, the whole timeout begins now.
+    pub fn left(&self, user: &UserId, heard: Option<Moment>) {
         let mut lives: Vec<LiveId> = Vec::new();
-        for room in self.core.rooms.of_streamer(streamer) {
+        for room in self.core.rooms.kept_by(user) {
             if self.timeout_of(&room.record_now()).is_some() {
                 lives.push(room.record.live.clone());
             }

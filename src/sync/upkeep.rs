@@ -264,8 +264,7 @@ impl Upkeep {
             return false;
         }
         let owes = room.figures.has_unpublished_viewers() || room.schedule.counting.queued.is_set();
-        let used =
-            room.is_used() || owes || self.core.rooms.streamers.is_here(&room.record.streamer);
+        let used = room.is_used() || owes || self.core.rooms.is_kept_here(room);
         if !used
             && now.since(room.schedule.last_used()) > millis(IDLE)
             && self.lets_go(room, now)

@@ -90,7 +90,7 @@ export interface Joined extends Info, Answer {
   /** Guests among the viewers. */
   guests: number;
   /** What the user may do in the live beside watching it. */
-  you?: { moderator: boolean };
+  you?: UserRights;
 }
 
 export interface HeartbeatAck extends Info, Answer {
@@ -155,11 +155,18 @@ export interface Friends {
   partial: boolean;
 }
 
+/** What the user may do in the live beside watching it. */
+export interface UserRights {
+  moderator: boolean;
+  host: boolean;
+}
+
 /** What the user may do in the live has changed. */
 export interface You {
   type: "you";
   live_id: string;
   moderator: boolean;
+  host: boolean;
 }
 
 export interface Left extends Answer {

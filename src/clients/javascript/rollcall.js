@@ -1238,6 +1238,7 @@ export class Rollcall extends EventTarget {
     if (type === "reconnect") this.#comeBackAt = Date.now() + message.after_ms;
     if (type === "counts") this.#counted(message);
     if (type === "closed") this.#over(message);
+    if (type === "unwatched" && id === undefined) this.#dismissed(message.live_id);
     const live_id = this.#requests.get(id)?.live_id;
     this.#answer(id, message);
     this.#tell(type, type === "error" && live_id !== undefined ? { live_id, ...message } : message);
@@ -1307,6 +1308,14 @@ export class Rollcall extends EventTarget {
       latest.push(message);
       latest.finish();
     }
+  }
+
+  /** The user hosts the live no more, and may not watch it. */
+  #dismissed(live_id) {
+    const watch = this.#watches.get(live_id);
+    this.#watches.delete(live_id);
+    const error = new RollcallError("forbidden", `live ${live_id} may not be watched any more`);
+    watch?.loops.forEach((latest) => latest.finish(error));
   }
 
   /** The live closed while this client was not connected. */

@@ -17,7 +17,7 @@ use super::problem::{Problem, ProblemKind};
 use super::rate_limits::Payer;
 use super::state::AppState;
 use crate::auth::claims::TokenClaims;
-use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
+use crate::auth::permissions::{Action, Caller, Permission, Tie, permission, scope};
 use crate::auth::tokens::{TokenError, Tokens};
 use crate::base::actor::Actor;
 use crate::base::ids::{LiveId, UserId};
@@ -69,10 +69,14 @@ pub(crate) struct Bearer(pub(crate) Arc<TokenClaims>);
 #[derive(Debug, Clone)]
 pub(crate) struct OwnLive(pub(crate) LiveRecord);
 
-/// The caller acts as a moderator of the streamer, and may do less than the streamer. The handler
-/// reads it from the request's extensions.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct AsModerator;
+/// The caller acts as a moderator of the streamer, or as a host of the live, and may do less than the
+/// streamer. The handler reads it from the request's extensions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AsStaff {
+    Moderator,
+    /// Who also moderates is a host first.
+    Host,
+}
 
 pub(crate) async fn authorize(
     State(guard): State<Guard>,
@@ -209,8 +213,8 @@ impl Guard {
             return Err(forbidden("a guest may not do this: it needs an account"));
         }
         let may = permission(Caller::Role(claims.role), self.action);
-        let moderates = may != Permission::Moderated || self.state.core.rules.has_moderators();
-        if may == Permission::No || !moderates {
+        let live = live_in_path(parts).await?;
+        if !self.may_be_tied(may, claims, live.as_ref()) {
             let detail = format!("the role {} may not do this", claims.role.as_str());
             return Err(Problem::new(ProblemKind::Forbidden, detail));
         }
@@ -222,7 +226,6 @@ impl Guard {
         if self.action == Action::Watch {
             parts.extensions.insert(Bearer(claims.clone()));
         }
-        let live = live_in_path(parts).await?;
         if claims.lives.is_some() && !live.as_ref().is_some_and(|live| claims.allows(live)) {
             return Err(forbidden("the token is for other lives"));
         }
@@ -232,8 +235,26 @@ impl Guard {
         self.admit_streamer(may, claims, live, parts).await
     }
 
-    /// Admits a streamer to a route that acts on the streamer's own lives, and a moderator to one
-    /// that is for moderators, too.
+    /// Whether the caller may have a tie that is needed, as far as this gateway knows without the
+    /// store.
+    fn may_be_tied(&self, may: Permission, claims: &TokenClaims, live: Option<&LiveId>) -> bool {
+        let core = &self.state.core;
+        if may == Permission::Yes || may.is_for(Tie::Streamer) {
+            return true;
+        }
+        if may.is_for(Tie::Moderator) && core.rules.has_moderators() {
+            return true;
+        }
+        let room = live.and_then(|live| core.rooms.get(live));
+        let may_host = match room {
+            Some(room) => room.is_host(&claims.user, core.clock.now()),
+            None => live.is_some(),
+        };
+        may.is_for(Tie::Host) && may_host
+    }
+
+    /// Admits a streamer to a route that acts on the streamer's own lives, and a host or a moderator
+    /// to one that is for them, too.
     async fn admit_streamer(
         &self,
         may: Permission,
@@ -249,7 +270,10 @@ impl Guard {
         if let Some(live) = live {
             let store = self.state.core.store_for_clients.as_ref();
             let record = known_record(store, &self.state.core.rooms, &live).await?;
-            if !self.may_act_for(may, &record.streamer, claims, parts).await {
+            let is_host = may.is_for(Tie::Host) && self.hosts(&record, claims).await;
+            if is_host {
+                parts.extensions.insert(AsStaff::Host);
+            } else if !self.may_act_for(may, &record.streamer, claims, parts).await {
                 return Err(forbidden("the live belongs to another streamer"));
             }
             parts.extensions.insert(OwnLive(record));
@@ -276,7 +300,7 @@ impl Guard {
         if may.covers(&claims.user, streamer) {
             return true;
         }
-        if !may.is_for_moderators() || !self.state.sessions.know_rules().await {
+        if !may.is_for(Tie::Moderator) || !self.state.sessions.know_rules().await {
             return false;
         }
         let rules = &self.state.core.rules;
@@ -286,8 +310,19 @@ impl Guard {
         if is_banned || !rules.is_moderator(streamer, &claims.user) {
             return false;
         }
-        parts.extensions.insert(AsModerator);
+        parts.extensions.insert(AsStaff::Moderator);
         true
+    }
+
+    /// Whether the caller hosts a live, as its record says, and is not banned since.
+    async fn hosts(&self, record: &LiveRecord, claims: &TokenClaims) -> bool {
+        let core = &self.state.core;
+        record.terms.hosts.contains(&claims.user)
+            && self.state.sessions.know_rules().await
+            && core
+                .rules
+                .ban_of_host(&record.streamer, &claims.user, core.clock.now())
+                .is_none()
     }
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
 use super::authorization::OwnLive;
+use super::hosts::{self, HostIds};
 use super::lives::{ApiLive, StreamerTimeoutSeconds, Title, length, title_text};
 use super::problem::{Problem, ProblemKind, refusals};
 use super::removals::judged;
@@ -28,6 +29,10 @@ pub(crate) struct ChangeLiveBody {
     #[serde(default, deserialize_with = "given")]
     #[schema(inline, value_type = Option<StreamerTimeoutSeconds>)]
     streamer_timeout_s: Option<Option<StreamerTimeoutSeconds>>,
+    /// As in the request that opens a live; those who are left out host it no longer. Null: nobody.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(inline, value_type = Option<HostIds>)]
+    hosts: Option<Option<HostIds>>,
 }
 
 /// Distinguishes a field that is null from one that is left out.
@@ -37,19 +42,25 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     Option::deserialize(from).map(Some)
 }
 
-impl From<ChangeLiveBody> for LiveChange {
-    fn from(change: ChangeLiveBody) -> Self {
-        Self {
+impl ChangeLiveBody {
+    fn change(self) -> Result<LiveChange, Problem> {
+        let hosts = match self.hosts {
+            Some(ids) => Some(hosts::read(&ids.unwrap_or_default())?),
+            None => None,
+        };
+        Ok(LiveChange {
             info: None,
-            title: change.title.map(|title| title.and_then(title_text)),
-            streamer_timeout: change.streamer_timeout_s.map(|seconds| seconds.map(length)),
-        }
+            title: self.title.map(|title| title.and_then(title_text)),
+            streamer_timeout: self.streamer_timeout_s.map(|seconds| seconds.map(length)),
+            hosts,
+        })
     }
 }
 
 refusals!(
     ChangeRefused = InvalidId,
     Forbidden,
+    Banned,
     LiveNotFound,
     LiveNotOpen,
     StoreUnavailable
@@ -57,7 +68,7 @@ refusals!(
 
 /// Change an open live
 ///
-/// Its title, and how long its streamer may be away. Every gateway learns of it at once.
+/// Its title, how long its streamer may be away, and its hosts. Every gateway learns of it at once.
 #[utoipa::path(patch, path = "/v1/lives/{live_id}", operation_id = "change_live", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42")), request_body = ChangeLiveBody,
     responses((status = 200, description = "The live as it is now", body = ApiLive), ChangeRefused))]
@@ -73,13 +84,16 @@ pub(crate) async fn change(
             "only a service or an API key chooses the streamer timeout",
         ));
     }
-    let change = LiveChange::from(body);
+    let change = body.change()?;
     let changing = async move {
         let record = state.removals.open_record(&live, judged(own)).await?;
         if change == LiveChange::default() {
             return Ok(record);
         }
-        state.live_changes.change(&record, change).await
+        let hosts = change.hosts.clone().unwrap_or_default();
+        hosts::check(&state, &record.streamer, &hosts).await?;
+        let changed = state.live_changes.change(&record, change).await;
+        changed.map_err(|why| hosts::refused(why, &hosts))
     };
     Ok(Json(run_to_completion(changing).await?.into()))
 }

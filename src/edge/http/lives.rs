@@ -13,6 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::authorization::{OnlyOwn, OwnLive};
 use super::bounded::{Text, Whole, Within};
+use super::hosts::{self, HostIds};
 use super::problem::{Problem, ProblemKind, refusals};
 use super::requests::{InPath, InQuery, JsonObject, in_body, run_to_completion};
 use super::state::AppState;
@@ -47,6 +48,10 @@ pub(crate) struct OpenLiveBody {
     /// otherwise for ever.
     #[schema(inline)]
     streamer_timeout_s: Option<StreamerTimeoutSeconds>,
+    /// Who hosts it beside its streamer, each once: they watch it, moderate in it, publish to it, and
+    /// keep it open as its streamer does. Left out or null: nobody.
+    #[schema(inline)]
+    hosts: Option<HostIds>,
 }
 
 pub(crate) type Title = Text<0, 200>;
@@ -81,6 +86,9 @@ pub(crate) struct ApiLive {
     state: &'static str,
     /// Who owns it.
     streamer_id: UserId,
+    /// Who hosts it beside its streamer.
+    #[schema(example = json!(["u7"]))]
+    hosts: Vec<UserId>,
     /// Which opening of this id it is.
     #[schema(example = 3)]
     epoch: u64,
@@ -138,6 +146,7 @@ impl From<LiveRecord> for ApiLive {
             reason: record.closure.map(|closure| closure.reason.as_str()),
             duration_ms: record.duration_ms(),
             title: record.terms.title,
+            hosts: record.terms.hosts,
             live_id: record.live,
             streamer_id: record.streamer,
         }
@@ -261,6 +270,8 @@ pub(crate) struct OpenLiveEntry {
     live_id: LiveId,
     /// Who owns it.
     streamer_id: UserId,
+    /// Who hosts it beside its streamer.
+    hosts: Vec<UserId>,
     /// Which opening of this id it is.
     epoch: u64,
     /// Its title; null if it has none.
@@ -298,6 +309,7 @@ impl OpenLiveEntry {
         Self {
             epoch: record.epoch.0,
             title: record.terms.title,
+            hosts: record.terms.hosts,
             opened_at: record.opened_at,
             viewers,
             fans,
@@ -312,6 +324,8 @@ impl OpenLiveEntry {
 
 refusals!(
     OpenRefused = InvalidId,
+    Forbidden,
+    Banned,
     LiveOwned,
     BeingErased,
     RateLimited,
@@ -320,8 +334,8 @@ refusals!(
 
 /// Open a live
 ///
-/// The same streamer again gets the same epoch; a `title` and a `streamer_timeout_s` that the body
-/// names hold then, and all else stays. A `live_id` may be used again after its live closed.
+/// The same streamer again gets the same epoch; a `title`, a `streamer_timeout_s` and `hosts` that the
+/// body names hold then, and all else stays. A `live_id` may be used again after its live closed.
 #[utoipa::path(put, path = "/v1/lives/{live_id}", operation_id = "open_live", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42")), request_body = OpenLiveBody,
     responses(
@@ -365,10 +379,16 @@ pub(crate) async fn open(
         ));
     }
     let is_hidden = caller.is_some_and(|claims| !claims.counted);
+    let hosts = match &body.hosts {
+        Some(ids) => Some(hosts::read(ids)?),
+        None => None,
+    };
+    hosts::check(&state, &streamer, hosts.as_deref().unwrap_or_default()).await?;
     let named = LiveChange {
         info: None,
         title: body.title.map(title_text),
         streamer_timeout: body.streamer_timeout_s.map(|seconds| Some(length(seconds))),
+        hosts,
     };
     let location = format!("/v1/lives/{live}");
     let wish = OpenRequest {
@@ -381,9 +401,13 @@ pub(crate) async fn open(
             streamer_timeout: named.streamer_timeout.flatten(),
             attendance,
             invisible: body.invisible == Some(true) || is_hidden,
+            hosts: named.hosts.clone().unwrap_or_default(),
         },
     };
-    let opening = async move { open_with(&state, &wish, &named).await };
+    let opening = async move {
+        let opened = open_with(&state, &wish, &named).await;
+        opened.map_err(|why| hosts::refused(why, &wish.terms.hosts))
+    };
     let OpenedLive { created, record } = run_to_completion(opening).await?;
     let status = if created {
         StatusCode::CREATED
@@ -428,6 +452,9 @@ fn news(named: &LiveChange, there: &Terms) -> LiveChange {
     }
     if news.streamer_timeout == Some(there.streamer_timeout) {
         news.streamer_timeout = None;
+    }
+    if news.hosts.as_ref() == Some(&there.hosts) {
+        news.hosts = None;
     }
     news
 }

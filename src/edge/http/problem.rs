@@ -396,6 +396,7 @@ impl From<LiveError> for Problem {
             LiveError::NeverOpened(_) => ProblemKind::LiveNotFound,
             LiveError::Owned(_) => ProblemKind::LiveOwned,
             LiveError::Banned(ban) => return Self::banned(&ban),
+            LiveError::BannedHost(_) => ProblemKind::Banned,
             LiveError::Erased(_) => ProblemKind::BeingErased,
             LiveError::NotByStreamers => ProblemKind::Forbidden,
             LiveError::TooMany(_) | LiveError::TooFast(_) => ProblemKind::RateLimited,
@@ -416,7 +417,7 @@ impl From<RemoveError> for Problem {
     fn from(error: RemoveError) -> Self {
         let kind = match error {
             RemoveError::Live(error) => return error.into(),
-            RemoveError::Streamer(_) => ProblemKind::Forbidden,
+            RemoveError::Streamer(_) | RemoveError::Host(_) => ProblemKind::Forbidden,
             RemoveError::Full(_) => ProblemKind::TooManyBans,
         };
         Self::new(kind, error.to_string())

@@ -10,7 +10,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::authorization::{AsModerator, CalledBy, OwnLive};
+use super::authorization::{AsStaff, CalledBy, OwnLive};
 use super::bounded::Within;
 use super::paging::{Listing, Page, Paging, ask_for, paging_query};
 use super::problem::{Problem, ProblemKind, refusals};
@@ -131,7 +131,7 @@ pub(crate) async fn remove(
     State(state): State<Arc<AppState>>,
     InPath((live_id, user_id)): InPath<(LiveId, UserId)>,
     own: Option<Extension<OwnLive>>,
-    moderator: Option<Extension<AsModerator>>,
+    staff: Option<Extension<AsStaff>>,
     CalledBy(by): CalledBy,
     MaybeObject(body): MaybeObject<RemoveUserBody>,
 ) -> Result<Json<RemovedUser>, Problem> {
@@ -139,9 +139,7 @@ pub(crate) async fn remove(
         Some(seconds) if seconds.0 > 0 => Some(Duration::from_secs(seconds.0)),
         _ => None,
     };
-    if let (Some(_), Some(Extension(OwnLive(record)))) = (moderator, &own) {
-        check_moderator(&state, record, &user_id, ban)?;
-    }
+    check_staff(&state, staff, &own, &user_id, ban)?;
     let removed = carry_out(state, live_id.clone(), user_id.clone(), own, by, ban).await?;
     Ok(Json(RemovedUser {
         live_id,
@@ -151,17 +149,23 @@ pub(crate) async fn remove(
     }))
 }
 
-/// Refuses what a moderator may not do in a live.
-fn check_moderator(
+/// Refuses what a moderator or a host may not do in a live.
+fn check_staff(
     state: &AppState,
-    record: &LiveRecord,
+    staff: Option<Extension<AsStaff>>,
+    own: &Option<Extension<OwnLive>>,
     user: &UserId,
     ban: Option<Duration>,
 ) -> Result<(), Problem> {
-    let why = if ban.is_some() {
+    let (Some(Extension(staff)), Some(Extension(OwnLive(record)))) = (staff, own) else {
+        return Ok(());
+    };
+    let why = if staff == AsStaff::Moderator && ban.is_some() {
         "a moderator bans with PUT /v1/streamers/{streamer_id}/bans/{user_id}"
     } else if state.core.rules.is_moderator(&record.streamer, user) {
-        "a moderator cannot remove another moderator"
+        "neither a moderator nor a host can remove or ban a moderator"
+    } else if record.terms.hosts.contains(user) {
+        "neither a moderator nor a host can remove or ban a host"
     } else {
         return Ok(());
     };
@@ -187,7 +191,8 @@ async fn carry_out(
 /// Ban a user from an open live
 ///
 /// Removes the user, and refuses the user's joins for so long, or until the live closes. Takes the
-/// place of an earlier ban. The user need not be in the live.
+/// place of an earlier ban. The user need not be in the live. A host of the live cannot be banned
+/// from it: change its hosts first.
 #[utoipa::path(put, path = "/v1/lives/{live_id}/bans/{user_id}", operation_id = "put_ban", tag = "moderation",
     params(
         ("live_id" = LiveId, Path, description = "The live", example = "42"),
@@ -199,10 +204,12 @@ pub(crate) async fn ban(
     State(state): State<Arc<AppState>>,
     InPath((live_id, user_id)): InPath<(LiveId, UserId)>,
     own: Option<Extension<OwnLive>>,
+    staff: Option<Extension<AsStaff>>,
     CalledBy(by): CalledBy,
     JsonObject(body): JsonObject<PutBan>,
 ) -> Result<Json<BannedUser>, Problem> {
     let length = Duration::from_secs(body.ban_s.0);
+    check_staff(&state, staff, &own, &user_id, Some(length))?;
     let removed = carry_out(
         state,
         live_id.clone(),

@@ -15,7 +15,7 @@ use crate::store::redis::keys::{
 use crate::store::redis::last_seen::write_member;
 use crate::store::redis::lives::record;
 use crate::store::redis::node::Command;
-use crate::store::redis::reply::{Reply, number};
+use crate::store::redis::reply::{Reply, nonsense, number};
 use crate::store::redis::router::ScriptCall;
 use crate::store::{
     ERASED_ANSWER, ERASED_KEPT, LiveEpoch, LiveRecord, LiveState, MOST_SESSIONS, PersonalData,
@@ -128,21 +128,29 @@ impl ErasesKeys for OfStreams {
 }
 
 /// The record of a live of the user goes with all that lies beside it, once the live is closed. A
-/// record that nobody can read goes at once.
+/// record that nobody can read goes at once. In the record of another user's live, the user is no
+/// host any more.
 struct OfRecords;
 
 #[async_trait]
 impl ErasesKeys for OfRecords {
     fn look(&self, key: &Suspect, _: &Erasing<'_>) -> Option<Look> {
-        Some(Look::Read(("HGET", args![key.key, "streamer_id"])))
+        Some(Look::Read((
+            "HMGET",
+            args![key.key, "streamer_id", "hosts"],
+        )))
     }
 
     async fn act(&self, key: &Suspect, answer: Value, of: &mut Erasing<'_>) -> StoreResult<()> {
         let Ok(live) = LiveId::parse(&key.ids[0]) else {
             return Ok(());
         };
-        if !of.is_user(&answer) {
-            return Ok(());
+        let fields = Reply::of(answer)?.pieces();
+        let [streamer, hosts] = fields.as_slice() else {
+            return Err(nonsense("an answer of two fields"));
+        };
+        if !of.is_user(streamer) {
+            return dismiss(key, hosts, of).await;
         }
         of.step.is_dirty = true;
         let fields = Reply::of(of.send("HGETALL", args![key.key]).await?)?;
@@ -184,4 +192,22 @@ impl ErasesKeys for OfRecords {
         of.step.add(PersonalData::Lives, erased);
         Ok(())
     }
+}
+
+/// Takes the user out of the hosts of a live.
+async fn dismiss(key: &Suspect, hosts: &Value, of: &mut Erasing<'_>) -> StoreResult<()> {
+    let Some(hosts) = hosts.as_str() else {
+        return Ok(());
+    };
+    if !hosts.split(' ').any(|host| host == of.user.as_str()) {
+        return Ok(());
+    }
+    let keys = vec![key.key.clone()];
+    let steps = of
+        .calls
+        .router
+        .script(&scripts::ERASE_HOST, keys, args![of.user]);
+    let erased = of.calls.router.call("erase_some", steps).await?.number()?;
+    of.step.add(PersonalData::HostPlaces, erased);
+    Ok(())
 }

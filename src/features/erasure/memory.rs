@@ -15,13 +15,18 @@ use crate::store::memory::states::StateErasure;
 use crate::store::{ERASED_ANSWER, ErasedSome, LiveState, PersonalData, StoreResult};
 
 impl MemoryStore {
-    /// Erases the lives that the user owned, and what open lives of others note of the user.
+    /// Erases the lives that the user owned, and what the lives of others note of the user.
     fn erase_from_lives(&self, erasure: &mut StateErasure<'_>) {
         let user = erasure.user;
         let step = &mut erasure.step;
         let mut lives = self.lives.lock();
         for (live, kept) in &mut lives.kept {
             step.add(PersonalData::Bans, kept.book.erase(user));
+            if kept.record.terms.hosts.contains(user) {
+                kept.record.terms.hosts.retain(|host| host != user);
+                kept.record.version += u64::from(kept.record.state == LiveState::Open);
+                step.add(PersonalData::HostPlaces, 1);
+            }
             if kept.record.streamer != *user {
                 continue;
             }

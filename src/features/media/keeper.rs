@@ -171,14 +171,17 @@ impl StreamKeeper {
     ) -> Result<TakenIn, LiveError> {
         for _ in 0..MOST_ROUNDS {
             let read = self.read(live).await?;
-            if let Some(record) = &read.record
-                && let Some(publisher) = publisher
-                && OpenEpoch::of(record).is_some()
-                && record.streamer != publisher.streamer
-            {
-                return Err(LiveError::Owned(live.clone()));
-            }
             let open = read.record.as_ref().and_then(OpenEpoch::of);
+            let mut by_host = false;
+            if let (Some(record), Some(publisher)) = (&read.record, publisher) {
+                by_host = self.is_of_host(record, publisher)?;
+                if by_host && open.is_none() {
+                    return Err(LiveError::NotOpen(live.clone()));
+                }
+                if !by_host && open.is_some() && record.streamer != publisher.streamer {
+                    return Err(LiveError::Owned(live.clone()));
+                }
+            }
             let decided = match read.known.streams.hear(heard, open, now) {
                 Step::Nothing if heard.news == StreamNews::Request => {
                     return Ok(TakenIn::Allowed);
@@ -204,7 +207,11 @@ impl StreamKeeper {
                     let Some(publisher) = publisher else {
                         return Ok(TakenIn::NeedsPublisher);
                     };
-                    let epoch = self.open(live, publisher).await?;
+                    let epoch = match open {
+                        // The stream of a host opens nothing.
+                        Some(open) if by_host => open.epoch,
+                        _ => self.open(live, publisher).await?,
+                    };
                     Decided {
                         streams: read.known.streams.begin(heard, epoch, now),
                         epoch,
@@ -247,6 +254,26 @@ impl StreamKeeper {
             }
         }
         Err(too_many_writers())
+    }
+
+    /// Whether a host of the live publishes, open or not.
+    ///
+    /// # Errors
+    /// The host is banned since.
+    fn is_of_host(
+        &self,
+        record: &LiveRecord,
+        publisher: &StreamPublisher,
+    ) -> Result<bool, LiveError> {
+        let host = &publisher.streamer;
+        if !record.terms.hosts.contains(host) {
+            return Ok(false);
+        }
+        let now = self.core.clock.now();
+        match self.core.rules.ban_of_host(&record.streamer, host, now) {
+            Some(ban) => Err(LiveError::Banned(ban)),
+            None => Ok(true),
+        }
     }
 
     async fn read(&self, live: &LiveId) -> StoreResult<ReadStreams> {

@@ -16,7 +16,7 @@ use crate::auth::permissions::Action;
 use crate::base::actor::Actor;
 use crate::base::ids::UserId;
 use crate::edge::fields::FieldPlace;
-use crate::edge::http::authorization::{AsModerator, CalledBy};
+use crate::edge::http::authorization::{AsStaff, CalledBy};
 use crate::edge::http::bounded::{Text, Within};
 use crate::edge::http::paging::{Listing, Page, Paging, paging_query};
 use crate::edge::http::problem::{Problem, ProblemKind, refusals};
@@ -266,7 +266,7 @@ async fn page(
 pub(crate) async fn ban_from_streamer(
     State(state): State<Arc<AppState>>,
     InPath((streamer, user)): InPath<(UserId, UserId)>,
-    moderator: Option<Extension<AsModerator>>,
+    moderator: Option<Extension<AsStaff>>,
     CalledBy(by): CalledBy,
     MaybeObject(wish): MaybeObject<BanWish>,
 ) -> Result<Json<LastingBan>, Problem> {
@@ -274,8 +274,13 @@ pub(crate) async fn ban_from_streamer(
         return Err(forbidden("nobody is banned from their own lives"));
     }
     let rules = &state.core.rules;
-    if moderator.is_some() && rules.is_moderator(&streamer, &user) {
-        return Err(forbidden("a moderator cannot ban another moderator"));
+    let rooms = state.core.rooms.of_streamer(&streamer);
+    let is_staff = rules.is_moderator(&streamer, &user)
+        || rooms.iter().any(|room| room.info.names_host(&user));
+    if moderator.is_some() && is_staff {
+        return Err(forbidden(
+            "a moderator bans neither another moderator nor a host",
+        ));
     }
     let most = moderator.map(|_| state.core.config.moderator_ban);
     let lasts = wish.length(most)?;
@@ -312,7 +317,7 @@ pub(crate) async fn ban_from_streamer(
 pub(crate) async fn lift_streamer_ban(
     State(state): State<Arc<AppState>>,
     InPath((streamer, user)): InPath<(UserId, UserId)>,
-    moderator: Option<Extension<AsModerator>>,
+    moderator: Option<Extension<AsStaff>>,
     CalledBy(by): CalledBy,
 ) -> Result<Json<LiftedBan>, Problem> {
     let wish = LiftRule {

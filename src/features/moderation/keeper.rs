@@ -350,13 +350,15 @@ impl RuleKeeper {
     /// found: the ban is known before.
     fn remove_banned(&self, room: &Arc<Room>, user: &UserId) {
         let now = self.core.clock.now();
-        let is_banned = self
-            .core
-            .rules
-            .ban_by(&room.record.streamer, user, now)
-            .is_some();
-        if is_banned && room.remove_user(user, now) > 0 {
+        if room.kept_out(user, now).is_none() {
+            return;
+        }
+        if room.remove_user(user, now) > 0 {
             self.core.rooms.user_changed(room, user);
+        }
+        if room.info.names_host(user) {
+            // A host may also watch without a seat.
+            room.signal_user(user, Signals::YOU);
         }
     }
 }

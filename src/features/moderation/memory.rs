@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::store::{
     EndReply, LIFTED_KEPT, LiftRule, PutReply, PutRule, RuleStore, RulesPage, RulesPlace,
-    is_by_moderator, names_user,
+    names_user,
 };
 use crate::base::actor::Actor;
 use crate::base::clock::{UnixMillis, millis};
@@ -120,7 +120,7 @@ impl RuleBook {
         let rule = self.rules.get(&name.to_string());
         let there = rule.and_then(|rule| rule.running(now));
         match &there {
-            Some(terms) if as_moderator && !is_by_moderator(name, terms.by.as_ref()) => Err(()),
+            Some(terms) if as_moderator && !name.is_by_moderator(terms.by.as_ref()) => Err(()),
             _ => Ok(there),
         }
     }

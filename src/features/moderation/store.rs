@@ -144,16 +144,6 @@ pub(crate) fn streamer_of(name: &RuleName) -> String {
     }
 }
 
-/// Whether a rule by this actor may be replaced or lifted by a moderator.
-pub(crate) fn is_by_moderator(name: &RuleName, by: Option<&Actor>) -> bool {
-    match by {
-        Some(by @ Actor::Bearer(role, _)) => {
-            *role != crate::base::identity::Role::Service && by.to_string() != streamer_of(name)
-        }
-        Some(Actor::Key(_)) | None => false,
-    }
-}
-
 /// Whether the rule names the user.
 pub(crate) fn names_user(name: &str, user: &UserId) -> bool {
     name.split(' ').skip(1).any(|id| id == user.as_str())

@@ -218,6 +218,13 @@ const FOR_MODERATORS: &[&str] = &[
     "DELETE /v1/streamers/{streamer_id}/bans/{user_id}",
 ];
 
+/// What only hosts of the live may do, too, whatever the role of their token.
+const FOR_HOSTS: &[&str] = &[
+    "GET /v1/lives/{live_id}/events",
+    "PUT /v1/lives/{live_id}/bans/{user_id}",
+    "DELETE /v1/lives/{live_id}/bans/{user_id}",
+];
+
 const OPEN: &[&str] = &[
     "GET /healthz",
     "GET /readyz",
@@ -432,6 +439,29 @@ async fn every_token_does_what_its_role_says_and_no_more() {
 }
 
 #[tokio::test]
+async fn a_host_does_what_hosts_may_in_the_hosted_live_only() {
+    for (route, streamer, _) in GUARDED {
+        let world = guarded(0).await;
+        let hosts = Request::patch("/v1/lives/42")
+            .header("content-type", "application/json")
+            .header("authorization", "Bearer write")
+            .body(Body::from(r#"{"hosts":["h1"]}"#));
+        answer(&world.router, hosts.unwrap()).await.is(200);
+        let is_open_to = |routes: &[&str]| routes.contains(route);
+        let for_hosts = route.contains("{live_id}") && is_open_to(FOR_MODERATORS);
+        for role in ["viewer", "streamer"] {
+            let answer = call(&world.router, route, Some(&of("h1", role))).await;
+            if for_hosts || is_open_to(FOR_HOSTS) {
+                assert!(is_let_through(route, &answer), "{route}: {answer:?}");
+            } else {
+                answer.is_problem(403, "forbidden");
+            }
+            assert!(*streamer == OwnLives || answer.status == 403, "{route}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_token_of_an_invisible_streamer_opens_a_live_that_is_in_no_feed() {
     let world = guarded(0).await;
     for (streamer, invisible, shown) in [("s2", true, 0), ("s3", false, 1)] {
@@ -640,7 +670,11 @@ async fn every_route_of_the_document_is_guarded_or_known_to_be_open() {
             assert!(guarded.is_some() != known, "who may call {route}?");
             if let Some((_, streamer, scope)) = guarded {
                 let roles = match streamer {
-                    OwnLives if FOR_MODERATORS.contains(&route.as_str()) => {
+                    OwnLives
+                        if [FOR_MODERATORS, FOR_HOSTS]
+                            .concat()
+                            .contains(&route.as_str()) =>
+                    {
                         json!(["viewer", "streamer", "service"])
                     }
                     OwnLives => json!(["streamer", "service"]),

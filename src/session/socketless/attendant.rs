@@ -133,7 +133,16 @@ impl SocketlessSessions {
             self.moving.lock().push_back((until, session.clone()));
             session.wake_stream();
         }
-        if !session.has_stream() && session.take_signals(NEWS).has(Signals::ENDED) {
+        if session.has_stream() {
+            return;
+        }
+        let news = session.take_signals(NEWS);
+        if news.has(Signals::YOU)
+            && let Some(memberships) = session.memberships.lock().as_mut()
+        {
+            memberships.judge_streaming();
+        }
+        if news.has(Signals::ENDED) {
             // Nobody hears of it before the next beat.
             let _ = self.take_closed(session);
         }

@@ -73,11 +73,14 @@ pub(crate) enum Credential {
 
 impl Credential {
     /// Why the stream must end.
-    fn refusal(&self, now: Moment) -> Option<&'static str> {
+    fn refusal(&self, session: &SocketlessSession, now: Moment) -> Option<&'static str> {
         match self {
             Self::Token(_, _, end) if now >= *end => Some("the token has expired"),
             Self::Token(context, claims, _) if context.is_revoked(claims) => {
                 Some("the token was revoked")
+            }
+            Self::Token(_, claims, _) if !session.may_be_watched_by(claims) => {
+                Some("the user does not host the live any more")
             }
             Self::Key(keys, key) if !keys.has(key) => Some("the API key is not in force any more"),
             _ => None,
@@ -178,13 +181,14 @@ impl EventStream {
             let clock = self.sessions.context.core.clock;
             tokio::select! {
                 () = self.wakes.notified() => {
+                    if self.was_refused() {
+                        continue;
+                    }
                     let events = self.sessions.news(&self.session);
                     self.waiting.extend(events);
                 }
                 () = clock.sleep_until(self.beat_at) => {
-                    if let Some(why) = self.credential.refusal(clock.now()) {
-                        self.ends = true;
-                        self.waiting.push_back(unauthorized(why));
+                    if self.was_refused() {
                         continue;
                     }
                     self.beat();
@@ -193,6 +197,17 @@ impl EventStream {
                 }
             }
         }
+    }
+
+    /// Whether the client may not have the stream any more. Then the stream says why, and ends.
+    fn was_refused(&mut self) -> bool {
+        let now = self.sessions.context.core.clock.now();
+        let Some(why) = self.credential.refusal(&self.session, now) else {
+            return false;
+        };
+        self.ends = true;
+        self.waiting.push_back(unauthorized(why));
+        true
     }
 
     fn beat(&mut self) {
@@ -242,6 +257,14 @@ impl SocketlessSession {
         self.wake_stream();
     }
 
+    /// Whether the bearer of a token may watch what the dashboard of this session watches.
+    fn may_be_watched_by(&self, claims: &TokenClaims) -> bool {
+        match self.memberships.lock().as_ref() {
+            Some(memberships) => memberships.may_all_be_watched_by(claims.role),
+            None => true,
+        }
+    }
+
     /// Ends these pushes, unless a later stream gets them.
     fn end_pushes(&self) {
         if let Some(memberships) = self.memberships.lock().as_mut()
@@ -258,6 +281,7 @@ impl SocketlessSession {
         let Some(memberships) = memberships.as_mut() else {
             return Vec::new();
         };
+        memberships.judge_streaming();
         let mut events = Vec::new();
         events.extend(info(memberships));
         let counts = if self.greets.swap(false, Ordering::AcqRel) {

@@ -305,11 +305,18 @@ impl Records {
         if !record.is_open_in(request.epoch) {
             return ChangeReply::Over;
         }
+        let hosts_to_be = request.change.hosts.iter().flatten();
+        for host in hosts_to_be {
+            if kept.book.is_banned(host, now) {
+                return ChangeReply::Banned(host.clone());
+            }
+        }
         record.version = now.max(record.version + 1);
         let LiveChange {
             info,
             title,
             streamer_timeout,
+            hosts,
         } = &request.change;
         if let Some(json) = info {
             record.info = Info {
@@ -322,6 +329,9 @@ impl Records {
         }
         if let Some(timeout) = streamer_timeout {
             record.terms.streamer_timeout = *timeout;
+        }
+        if let Some(hosts) = hosts {
+            record.terms.hosts.clone_from(hosts);
         }
         ChangeReply::Changed(record.version)
     }

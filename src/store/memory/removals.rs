@@ -46,6 +46,9 @@ impl Moderation for MemoryStore {
             if request.is_told && kept.is_crowded() {
                 return RemoveReply::Crowded;
             }
+            if request.ban.is_some() && kept.record.terms.hosts.contains(&request.user) {
+                return RemoveReply::Host;
+            }
             let reply = kept.book.remove(&request.user, request.ban, now);
             if let RemoveReply::Done { until, .. } = reply
                 && request.is_told

@@ -105,7 +105,8 @@ families! {
     /// | `title`, `streamer_timeout_s` | from the opening or a later change; absent if there is none |
     /// | `attendance` | `1` if it was opened with attendance; absent otherwise |
     /// | `invisible` | `1` if it is in no feed; absent otherwise |
-    /// | `version` | of `info`, `title` and `streamer_timeout_s`; absent if none changed, and as `info` is |
+    /// | `hosts` | the hosts of the live, with spaces; absent if there are none |
+    /// | `version` | of `info`, `title`, `streamer_timeout_s` and `hosts`; absent if none changed, and as `info` is |
     /// | `info`, `info_version` | a back end's text for clients, and its `version`; absent once a close has begun |
     /// | `viewers`, `fans`, `counted_at` | the counts a moment ago, and when they were written; absent as `info` is |
     /// | `guests` | how many of the viewers are guests; absent until one came, and as `info` is |

@@ -94,6 +94,7 @@ fn read_record(live: &LiveId, fields: &RecordFields<'_>) -> Option<LiveRecord> {
             streamer_timeout: fields.number("streamer_timeout_s").map(Duration::from_secs),
             attendance: fields.word("attendance") == Some("1"),
             invisible: fields.word("invisible") == Some("1"),
+            hosts: read_hosts(fields.word("hosts").unwrap_or_default()),
         },
         info: Info {
             version: fields.number("info_version").unwrap_or(0),
@@ -118,6 +119,18 @@ fn read_record(live: &LiveId, fields: &RecordFields<'_>) -> Option<LiveRecord> {
         events: read_events(fields),
         stream: fields.word("stream").and_then(read_status),
     })
+}
+
+/// Skips what is no id: another program wrote it.
+fn read_hosts(text: &str) -> Vec<UserId> {
+    let words = text.split_ascii_whitespace();
+    words.filter_map(|word| UserId::parse(word).ok()).collect()
+}
+
+/// Hosts as an argument; the scripts do not write an empty one.
+fn hosts_arg(hosts: &[UserId]) -> String {
+    let words: Vec<&str> = hosts.iter().map(UserId::as_str).collect();
+    words.join(" ")
 }
 
 /// Reads the fields `viewers`, `fans` and `guests`; a field that is absent or no number counts as
@@ -286,6 +299,7 @@ impl LiveStore for RedisCalls {
         args.extend(args![MAX_RECORD_FIELDS]);
         args.extend(self.publish_args(&request.live, &request.message));
         args.extend(flag_args(&request.terms));
+        args.extend(args![hosts_arg(&request.terms.hosts)]);
         let mut reply = self
             .change(
                 &request.live,
@@ -356,6 +370,7 @@ impl LiveStore for RedisCalls {
         ]);
         args.extend(self.publish_args(&record.live, message));
         args.extend(flag_args(&record.terms));
+        args.extend(args![hosts_arg(&record.terms.hosts)]);
         let mut keys = self.record_keys(&record.live);
         keys.push(self.keys().erased_live(&record.live));
         let mut reply = self
@@ -404,6 +419,7 @@ impl LiveStore for RedisCalls {
             info,
             title,
             streamer_timeout,
+            hosts,
         } = &request.change;
         if let Some(json) = info {
             args.extend(args!["info", json.as_deref().unwrap_or_default()]);
@@ -414,7 +430,13 @@ impl LiveStore for RedisCalls {
         if let Some(timeout) = streamer_timeout {
             args.extend(args!["streamer_timeout_s", timeout_arg(*timeout)]);
         }
-        let keys = vec![self.keys().live(&request.live)];
+        if let Some(hosts) = hosts {
+            args.extend(args!["hosts", hosts_arg(hosts)]);
+        }
+        let keys = vec![
+            self.keys().live(&request.live),
+            self.keys().bans(&request.live),
+        ];
         let mut reply = self
             .change(&request.live, &scripts::CHANGE_LIVE, keys, args)
             .await?;
@@ -422,6 +444,10 @@ impl LiveStore for RedisCalls {
             "changed" => Ok(ChangeReply::Changed(reply.number()?)),
             "over" => Ok(ChangeReply::Over),
             "absent" => Ok(ChangeReply::Absent),
+            "banned" => match UserId::parse(&reply.text()?) {
+                Ok(user) => Ok(ChangeReply::Banned(user)),
+                Err(why) => Err(nonsense(why.to_string())),
+            },
             other => Err(nonsense(format!("a change of a live answered {other}"))),
         }
     }

@@ -67,6 +67,7 @@ impl Moderation for RedisCalls {
                 })
             }
             "full" => Ok(RemoveReply::Full),
+            "host" => Ok(RemoveReply::Host),
             "crowded" => Ok(RemoveReply::Crowded),
             "over" => Ok(RemoveReply::Over),
             "absent" => Ok(RemoveReply::Absent),

@@ -60,6 +60,9 @@ pub enum LiveError {
     /// The streamer is banned from the platform.
     #[error("{0}")]
     Banned(RunningBan),
+    /// The user is banned from the live, and cannot be its host.
+    #[error("user {0} is banned from the live; lift the ban first")]
+    BannedHost(UserId),
     /// The gateway lets no streamer open lives.
     #[error("on this gateway only back ends open lives")]
     NotByStreamers,

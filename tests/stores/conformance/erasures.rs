@@ -162,6 +162,17 @@ async fn is_kept_for_webhooks(store: &Arc<dyn WholeStore>, record: &LiveRecord, 
     store.end_sending(&queue, &sender).await.unwrap();
 }
 
+/// A live that user `n` hosts.
+fn hosted_by(n: usize) -> OpenLive {
+    OpenLive {
+        terms: Terms {
+            hosts: vec![user(n)],
+            ..Terms::default()
+        },
+        ..wish_of(&format!("hosted-{n}"), user(5))
+    }
+}
+
 /// Users 1 and 2, of whom the same is known, in a live of user 9.
 async fn two_users(store: &Arc<dyn WholeStore>) -> LiveRecord {
     let list = ListName::parse("cooks").unwrap();
@@ -216,6 +227,8 @@ async fn two_users(store: &Arc<dyn WholeStore>) -> LiveRecord {
         }
         let ban = removal(record.epoch, n, Some(LONG));
         store.remove_user(&ban).await.unwrap();
+        let other = opened_as(store, &hosted_by(n)).await;
+        assert_eq!(other.terms.hosts, [one.clone()]);
         is_kept_for_webhooks(store, &record, n).await;
         let name = AnswerName::of_digest(&[n as u8; 16]);
         let answer = format!(r#"{{"body":"{{\"user_id\":\"{one}\"}}"}}"#);
@@ -240,6 +253,7 @@ async fn what_names_a_user_goes_and_what_names_others_stays(store: Arc<dyn Whole
         (PersonalData::Sessions, 2),
         (PersonalData::Lists, 1),
         (PersonalData::ListPlaces, 1),
+        (PersonalData::HostPlaces, 1),
         (PersonalData::LastSeen, 1),
         (PersonalData::Attendance, 1),
         (PersonalData::Bans, 2),

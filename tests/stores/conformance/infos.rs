@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use rollcall::store::{
     ChangeLive, ChangeReply, Info, LiveChange, LiveRecord, OpenLive, OpenReply, OpenedBy,
-    RecordStanding, Terms,
+    RecordStanding, RemoveReply, Terms,
 };
 
-use super::{end, finish, later, live, named, on_each, opened, opened_as, wish};
+use super::{
+    LONG, end, finish, later, lifting, live, named, on_each, opened, opened_as, removal, user, wish,
+};
 
 on_each!(
     a_live_keeps_the_terms_with_which_it_was_opened,
@@ -18,6 +20,7 @@ on_each!(
     lost_information_is_written_again_and_later_information_stays,
     the_title_and_the_streamer_timeout_change_and_nothing_else_does,
     lost_changes_are_written_again,
+    hosts_change_and_are_never_banned,
 );
 
 async fn change(
@@ -70,6 +73,7 @@ async fn a_live_keeps_the_terms_with_which_it_was_opened(store: Arc<dyn WholeSto
         streamer_timeout: Some(Duration::ZERO),
         attendance: true,
         invisible: true,
+        hosts: vec![user(7), user(8)],
     };
     let record = opened_as(
         &store,
@@ -226,6 +230,7 @@ fn changes(title: Option<Option<&str>>, streamer_timeout: Option<Option<Duration
         info: None,
         title: title.map(|title| title.map(str::to_owned)),
         streamer_timeout,
+        hosts: None,
     }
 }
 
@@ -307,6 +312,7 @@ async fn lost_changes_are_written_again(store: Arc<dyn WholeStore>) {
     let terms = Terms {
         title: Some("New".to_owned()),
         streamer_timeout: Some(Duration::ZERO),
+        hosts: vec![user(7)],
         ..Terms::default()
     };
     let known = LiveRecord {
@@ -326,4 +332,46 @@ async fn lost_changes_are_written_again(store: Arc<dyn WholeStore>) {
     };
     store.keep_live(&cleared, "").await.unwrap();
     assert_eq!(load(&store, &record).await, cleared);
+}
+
+async fn host(store: &Arc<dyn WholeStore>, record: &LiveRecord, hosts: &[usize]) -> ChangeReply {
+    let news = LiveChange {
+        hosts: Some(hosts.iter().map(|n| user(*n)).collect()),
+        ..LiveChange::default()
+    };
+    change(store, record, news).await
+}
+
+async fn hosts_change_and_are_never_banned(store: Arc<dyn WholeStore>) {
+    let record = opened(&store, "42").await;
+    let hosts = async || load(&store, &record).await.terms.hosts;
+    let ban = removal(record.epoch, 1, Some(LONG));
+    let plain = removal(record.epoch, 1, None);
+    store.remove_user(&ban).await.unwrap();
+    assert_eq!(
+        host(&store, &record, &[2, 1]).await,
+        ChangeReply::Banned(user(1))
+    );
+    assert!(hosts().await.is_empty(), "nothing was done");
+    let lift = lifting(record.epoch, 1);
+    store.lift_ban(&lift).await.unwrap();
+    assert!(matches!(
+        host(&store, &record, &[1, 11]).await,
+        ChangeReply::Changed(_)
+    ));
+    assert_eq!(hosts().await, [user(1), user(11)]);
+    assert_eq!(store.remove_user(&ban).await, Ok(RemoveReply::Host));
+    let sent_out = store.remove_user(&plain).await;
+    assert!(matches!(
+        sent_out,
+        Ok(RemoveReply::Done { until: None, .. })
+    ));
+    host(&store, &record, &[11]).await;
+    let banned = store.remove_user(&ban).await;
+    assert!(matches!(
+        banned,
+        Ok(RemoveReply::Done { until: Some(_), .. })
+    ));
+    host(&store, &record, &[]).await;
+    assert!(hosts().await.is_empty());
 }

@@ -237,7 +237,7 @@ class Rollcall:
             watch.loops.discard(latest)
             if not watch.loops and self._watches.get(live_id) is watch:
                 del self._watches[live_id]
-                self._start(self._tell({"type": "unwatch", "live_id": live_id}))
+                self._start(self._tell({"type": "unwatch", "live_id": live_id, "id": "unwatch"}))
 
     async def open_live(self, live_id: str, *, streamer_id: str | None = None, slices: int | None = None) -> Opened:
         """Opens a live, for streamers and services."""
@@ -402,6 +402,8 @@ class Rollcall:
                     latest.push(message)
         elif kind == "closed":
             self._end_live(message)
+        elif kind == "unwatched" and "id" not in message:
+            self._end_watch(message["live_id"])
         self._dispatch(kind, message)
 
     def _end_live(self, message: Message) -> None:
@@ -416,6 +418,13 @@ class Rollcall:
             for latest in watch.loops:
                 latest.push(message)
                 latest.finish()
+
+    def _end_watch(self, live_id: str) -> None:
+        """The user hosts the live no more, and may not watch it."""
+        watch = self._watches.pop(live_id, None)
+        if watch is not None:
+            for latest in watch.loops:
+                latest.finish(RollcallError("forbidden", f"live {live_id} may not be watched any more"))
 
     def _end_live_meanwhile(self, live_id: str) -> None:
         """The live closed while this client was not connected."""

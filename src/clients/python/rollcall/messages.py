@@ -18,6 +18,7 @@ class Rights(TypedDict):
     """What the user may do in the live beside watching it."""
 
     moderator: bool
+    host: bool
 
 
 class Info(TypedDict):

@@ -5,7 +5,7 @@
 --       10 title or empty  11 streamer timeout, s, or empty
 --       12 version  13 version of the information, or 0  14 information or empty
 --       15 channel  16 message, for a record that is written again  17 1 if the live has attendance, or empty
---       18 1 if the live is in no feed, or empty
+--       18 1 if the live is in no feed, or empty  19 its hosts, with spaces, or empty
 -- Returns  {'open', number of the last removal, version} | {'rewritten'}
 --          | {'over', fields of the record…} | {'erased', when the epoch was closed}
 local state, epoch, viewers, fans, removals, known = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch',
@@ -31,10 +31,10 @@ local function put_changes(last)
   if tonumber(ARGV[12]) <= last then
     return last
   end
-  redis.call('HDEL', KEYS[1], 'info', 'info_version', 'title', 'streamer_timeout_s')
+  redis.call('HDEL', KEYS[1], 'info', 'info_version', 'title', 'streamer_timeout_s', 'hosts')
   local info_version = ARGV[13] ~= '0' and ARGV[13] or ''
   put_given(KEYS[1], { 'version', ARGV[12], 'info_version', info_version, 'info', ARGV[14], 'title', ARGV[10],
-    'streamer_timeout_s', ARGV[11] })
+    'streamer_timeout_s', ARGV[11], 'hosts', ARGV[19] })
   return tonumber(ARGV[12])
 end
 
@@ -50,7 +50,7 @@ if older or (not state and redis.call('EXISTS', KEYS[1]) == 0) then
     'opened_at', ARGV[4], 'opened_by', ARGV[5], 'peak_viewers', ARGV[6], 'peak_fans', ARGV[7])
   leap_over(0)
   put_given(KEYS[1], { 'title', ARGV[10], 'streamer_timeout_s', ARGV[11], 'attendance', ARGV[17],
-    'invisible', ARGV[18] })
+    'invisible', ARGV[18], 'hosts', ARGV[19] })
   put_changes(0)
   return publish(ARGV[15], ARGV[16], { 'rewritten' })
 end

@@ -3,7 +3,7 @@
 -- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 epoch  2 user  3 ban, ms; 0: none  4 most bans  5 most changes kept  6 lifetime, s
 --       7 most fields of a record that takes an event; 0: no event is made  8 channel  9 message  10 who asks for it, as the note on the event ends
--- Returns  {'done', number, when the ban ends or 0} | {'full'} | {'crowded'} | {'over'} | {'absent'}
+-- Returns  {'done', number, when the ban ends or 0} | {'full'} | {'host'} | {'crowded'} | {'over'} | {'absent'}
 local shut, last = read_book(KEYS[1], ARGV[1])
 if shut then
   return { shut }
@@ -13,6 +13,10 @@ if is_told and is_crowded(KEYS[1], ARGV[7]) then
   return { 'crowded' }
 end
 local now, ban = clock(), tonumber(ARGV[3])
+local hosts = redis.call('HGET', KEYS[1], 'hosts') or ''
+if ban > 0 and string.find(' ' .. hosts .. ' ', ' ' .. ARGV[2] .. ' ', 1, true) then
+  return { 'host' }
+end
 forget_ended(KEYS[3], now)
 if ban > 0 then
   if not redis.call('ZSCORE', KEYS[3], ARGV[2]) and redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[4]) then
