@@ -6,7 +6,7 @@
 //! for a slow client, and the task reads the newest state when it runs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 use std::task::Waker;
 
 use arc_swap::ArcSwapOption;
@@ -73,6 +73,21 @@ enum ConnPhase {
     Closed,
 }
 
+/// How a client keeps its seat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SeatWay {
+    /// By an open WebSocket.
+    Websocket,
+    /// By requests, or an open stream of events.
+    Http,
+    /// By datagrams.
+    Datagram,
+}
+
+/// The bit of [`Conn::marks`] that says that the user looks away. Those above it are the [`SeatWay`].
+const LOOKS_AWAY: u8 = 1;
+
 #[derive(Debug)]
 pub struct Conn {
     /// As of the handshake; [`Self::role`] is the present role.
@@ -86,8 +101,8 @@ pub struct Conn {
     socket_id: SocketId,
     signals: AtomicU16,
     phase: AtomicU8,
-    /// Whether the client said that the user looks away.
-    looks_away: AtomicBool,
+    /// [`LOOKS_AWAY`], and the [`SeatWay`].
+    marks: AtomicU8,
     waker: AtomicWaker,
 }
 
@@ -101,7 +116,7 @@ impl Conn {
             socket_id: SocketId::next(),
             signals: AtomicU16::new(0),
             phase: AtomicU8::new(ConnPhase::Open as u8),
-            looks_away: AtomicBool::new(false),
+            marks: AtomicU8::new(0),
             waker: AtomicWaker::new(),
         }
     }
@@ -111,7 +126,7 @@ impl Conn {
     pub(crate) fn signed_in(&self, identity: Identity, now: Moment) -> Self {
         Self {
             socket_id: self.socket_id,
-            looks_away: AtomicBool::new(self.looks_away()),
+            marks: AtomicU8::new(self.marks.load(Ordering::Relaxed)),
             ..Self::new(identity, now)
         }
     }
@@ -214,11 +229,35 @@ impl Conn {
     /// Notes that the client said `away`, or said `back` or joined. The room holds the lock of the
     /// seat.
     pub(super) fn set_looks_away(&self, looks_away: bool) {
-        self.looks_away.store(looks_away, Ordering::Relaxed);
+        if looks_away {
+            self.marks.fetch_or(LOOKS_AWAY, Ordering::Relaxed);
+        } else {
+            self.marks.fetch_and(!LOOKS_AWAY, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn looks_away(&self) -> bool {
-        self.looks_away.load(Ordering::Relaxed)
+        self.marks.load(Ordering::Relaxed) & LOOKS_AWAY != 0
+    }
+
+    /// Notes how the client was heard. Nothing is written if it is as before.
+    pub(crate) fn note_way(&self, way: SeatWay) {
+        if self.way() == way {
+            return;
+        }
+        let note = |marks| Some((marks & LOOKS_AWAY) | ((way as u8) << 1));
+        let _ = self
+            .marks
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, note);
+    }
+
+    /// How the client keeps its seat.
+    pub(super) fn way(&self) -> SeatWay {
+        match self.marks.load(Ordering::Relaxed) >> 1 {
+            0 => SeatWay::Websocket,
+            1 => SeatWay::Http,
+            _ => SeatWay::Datagram,
+        }
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -251,6 +290,18 @@ mod tests {
     #[test]
     fn the_shared_part_of_a_socket_stays_small() {
         assert_eq!(size_of::<Conn>(), 80);
+    }
+
+    #[test]
+    fn the_way_of_a_seat_and_whether_the_user_looks_are_noted_apart() {
+        let conn = testing::conn("u1");
+        assert_eq!((conn.way(), conn.looks_away()), (SeatWay::Websocket, false));
+        conn.set_looks_away(true);
+        conn.note_way(SeatWay::Datagram);
+        assert_eq!((conn.way(), conn.looks_away()), (SeatWay::Datagram, true));
+        conn.note_way(SeatWay::Http);
+        conn.set_looks_away(false);
+        assert_eq!((conn.way(), conn.looks_away()), (SeatWay::Http, false));
     }
 
     #[test]
