@@ -118,6 +118,7 @@ mod stories {
     mod room_info;
     mod rough_redis;
     mod several_webhooks;
+    mod shape;
     mod socket_limits;
     mod starting;
     mod still;

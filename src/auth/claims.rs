@@ -1,6 +1,7 @@
 //! The claims of a token: which `exp`, `nbf`, `aud` and `iss` a token must have, and what the other
 //! claims of a token with a good signature mean.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,9 @@ pub struct TokenClaims {
     pub(crate) expires_at: UnixMillis,
     /// When it was issued; `None` if it does not say. Revoked tokens are told by it.
     pub(crate) issued_at: Option<UnixMillis>,
+    /// When the user's id was made, in seconds; `None` if it does not say. Small, because each
+    /// connection has these claims.
+    pub(crate) user_since: Option<NonZeroU32>,
     /// The lives that the token is limited to; `None`: all.
     pub(crate) lives: Option<Arc<[LiveId]>>,
     /// The streamers whom the bearer follows; `None` if the token does not say.
@@ -41,6 +45,11 @@ impl TokenClaims {
     /// Whether the token is good for this live.
     pub(crate) fn allows(&self, live: &LiveId) -> bool {
         self.lives.as_ref().is_none_or(|lives| lives.contains(live))
+    }
+
+    /// When the user's id was made; `None` if the token does not say.
+    pub(crate) fn user_since(&self) -> Option<UnixMillis> {
+        Some(u64::from(self.user_since?.get()) * 1_000)
     }
 
     /// Whether the bearer follows this streamer; `None` if the token does not say whom the bearer
@@ -68,6 +77,9 @@ pub(super) struct RawClaims {
     /// In seconds, as `exp`. Anything but a number is no time, and does not make the token bad.
     #[serde(default)]
     iat: Option<Value>,
+    /// In seconds, and read as `iat`.
+    #[serde(default)]
+    user_since: Option<Value>,
     #[serde(default, deserialize_with = "given")]
     role: Option<String>,
     #[serde(default, deserialize_with = "given")]
@@ -130,6 +142,14 @@ pub(super) enum WrongClaims {
 }
 
 impl RawClaims {
+    /// The claims of a token that was issued when the user's id was made.
+    pub(super) fn of_new_user(self) -> Self {
+        Self {
+            user_since: self.iat.clone(),
+            ..self
+        }
+    }
+
     pub(super) fn read(self) -> Result<TokenClaims, WrongClaims> {
         if self.guest != Some(true) {
             return self.read_user().ok_or(WrongClaims::Other);
@@ -171,10 +191,16 @@ impl RawClaims {
             counted: self.count != Some(false) && self.invisible != Some(true),
             expires_at: ((self.exp * 1_000.0) as UnixMillis).min(LATEST),
             issued_at: issued,
+            user_since: self.user_since.as_ref().and_then(seconds),
             lives: ids(self.lives, |id| LiveId::parse(id).ok())?,
             fan_of: ids(self.fan_of, |id| UserId::parse(id).ok())?,
         })
     }
+}
+
+/// A time in seconds, up to the year 2106.
+fn seconds(time: &Value) -> Option<NonZeroU32> {
+    NonZeroU32::new(time.as_f64()? as u32)
 }
 
 /// A text, or a list of texts.

@@ -33,6 +33,8 @@ pub(crate) enum Action {
     RevokeTokens,
     /// Read one live, and who is or was in it.
     ReadLive,
+    /// See how the viewers of a live spread over networks.
+    ReadShape,
     /// List the lives of a streamer: the open ones, and the summaries of the past ones.
     ReadPastLives,
     /// Read who came to lives of all streamers.
@@ -102,6 +104,7 @@ impl Action {
             | Self::Watch
             | Self::ListBans
             | Self::ReadLive
+            | Self::ReadShape
             | Self::ReadPastLives
             | Self::ReadAttendance
             | Self::ListLives
@@ -346,6 +349,12 @@ const TABLE: &[PermissionRow] = &[
         [STAFFED, OWN_OR_STAFFED, Yes],
         READ,
         "look at a live, and who is or was in it",
+    ),
+    row(
+        Action::ReadShape,
+        [No, No, Yes],
+        READ,
+        "see how the viewers of a live spread over networks",
     ),
     row(
         Action::ReadPastLives,

@@ -17,7 +17,9 @@ use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 
 use super::ticket_key::TicketKey;
+use crate::base::address_prefix::AddressPrefix;
 use crate::base::from_files::FromFiles;
+use crate::base::ids::{Epoch, LiveId};
 use crate::base::secret_lines;
 use crate::base::session_key::{KEY_BYTES, RANDOM_BYTES, SessionKey};
 
@@ -43,6 +45,20 @@ struct Derived {
     signs_ids: EncodingKey,
     checks_ids: DecodingKey,
     tickets: TicketKey,
+    /// From it follow the keys that name networks.
+    networks: Prk,
+}
+
+/// Names networks within one opening of a live.
+pub(crate) struct NetworkNames(Key);
+
+impl NetworkNames {
+    pub(crate) fn name(&self, network: AddressPrefix) -> u64 {
+        let tag = sign(&self.0, network.as_bytes());
+        let mut name = [0; 8];
+        name.copy_from_slice(&tag.as_ref()[..8]);
+        u64::from_be_bytes(name)
+    }
 }
 
 impl Derived {
@@ -59,6 +75,7 @@ impl Derived {
             signs_ids: EncodingKey::from_secret(&ids),
             checks_ids: DecodingKey::from_secret(&ids),
             tickets: TicketKey::new(&expand(&root, &[b"tickets"])),
+            networks: Prk::new_less_safe(HKDF_SHA256, &expand(&root, &[b"networks"])),
         }
     }
 
@@ -165,6 +182,16 @@ impl PresenceSecret {
         let derived = self.derived.load();
         let maker = derived.iter().find(|derived| derived.has_made(key))?;
         Some(expand(&maker.datagrams, &[key.as_bytes()]))
+    }
+
+    /// Names networks in an opening of a live: on all gateways with this secret alike, and in other
+    /// openings otherwise. `None` if the secret is gone, which it never is.
+    pub(crate) fn network_names(&self, live: &LiveId, epoch: Epoch) -> Option<NetworkNames> {
+        let derived = self.derived.load();
+        let epoch = epoch.0.to_be_bytes();
+        let of: [&[u8]; 3] = [live.as_str().as_bytes(), b" ", &epoch];
+        let key = expand(&derived.first()?.networks, &of);
+        Some(NetworkNames(Key::new(HMAC_SHA256, &key)))
     }
 
     /// Seals the content of a ticket for its session.
@@ -282,6 +309,26 @@ mod tests {
         assert_eq!(during.datagram_key(&old), before.datagram_key(&old));
         assert_eq!(after.datagram_key(&new), during.datagram_key(&new));
         assert_eq!(after.datagram_key(&old), None);
+    }
+
+    #[test]
+    fn a_network_has_one_name_in_one_opening_of_a_live_on_all_gateways() {
+        let live = |id: &str| LiveId::parse(id).unwrap();
+        let network = AddressPrefix::of("198.51.100.7".parse().unwrap());
+        let name = |secret: &PresenceSecret, id: &str, epoch| {
+            let names = secret.network_names(&live(id), Epoch(epoch)).unwrap();
+            names.name(network)
+        };
+        let (one, other) = (secret("0123456789abcdef"), secret("0123456789abcdef"));
+        let here = name(&one, "42", 1);
+        assert_eq!(here, name(&other, "42", 1));
+        for elsewhere in [
+            name(&one, "42", 2),
+            name(&one, "43", 1),
+            name(&secret("fedcba9876543210"), "42", 1),
+        ] {
+            assert_ne!(here, elsewhere);
+        }
     }
 
     #[test]

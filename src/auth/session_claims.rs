@@ -2,6 +2,8 @@
 //! whose session it is, in which live, and what its user may do, so that any gateway can go on with
 //! the session without asking anybody.
 
+use std::num::NonZeroU32;
+
 use serde::{Deserialize, Serialize};
 
 use jsonwebtoken::{Algorithm, Header, Validation, decode, encode};
@@ -61,6 +63,8 @@ struct WrittenClaims<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     issued: Option<UnixMillis>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    user_since: Option<NonZeroU32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     lives: Option<&'a [LiveId]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     fan_of: Option<&'a [UserId]>,
@@ -109,6 +113,7 @@ impl SessionClaims {
             count: self.bearer.counted,
             exp: self.bearer.expires_at as f64 / 1_000.0,
             issued: self.bearer.issued_at,
+            user_since: self.bearer.user_since,
             lives: self.bearer.lives.as_deref(),
             fan_of: self.bearer.fan_of.as_deref(),
         };
@@ -174,6 +179,7 @@ pub(super) mod tests {
                 counted: false,
                 expires_at: 1_732_000_000_500,
                 issued_at: Some(1_730_000_000_500),
+                user_since: NonZeroU32::new(1_700_000_000),
                 lives: Some([LiveId::parse("42").unwrap()].into()),
                 fan_of: Some([UserId::parse("s1").unwrap()].into()),
             },
@@ -188,7 +194,7 @@ pub(super) mod tests {
         assert_eq!(SessionClaims::read(&id, &secret, 0), Some(written));
         let is_for_a_path = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         assert!(id.bytes().all(is_for_a_path), "{id}");
-        assert!(id.len() < 440, "{} bytes", id.len());
+        assert!(id.len() < 480, "{} bytes", id.len());
     }
 
     #[test]

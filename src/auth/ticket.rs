@@ -2,6 +2,8 @@
 //! the session. Everybody on the way can read a datagram, so a ticket is sealed: only gateways read
 //! whose session it is, and it is good for that session alone.
 
+use std::num::NonZeroU32;
+
 use data_encoding::BASE64URL_NOPAD;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +45,8 @@ struct TicketContent {
     expires_at: UnixMillis,
     #[serde(rename = "i", default, skip_serializing_if = "Option::is_none")]
     issued_at: Option<UnixMillis>,
+    #[serde(rename = "a", default, skip_serializing_if = "Option::is_none")]
+    user_since: Option<NonZeroU32>,
     #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
     lives: Option<Vec<LiveId>>,
     #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
@@ -66,6 +70,7 @@ impl SessionClaims {
             counted: bearer.counted,
             expires_at: bearer.expires_at,
             issued_at: bearer.issued_at,
+            user_since: bearer.user_since,
             lives: bearer.lives.as_deref().map(<[_]>::to_vec),
             fan_of: bearer.fan_of.as_deref().map(<[_]>::to_vec),
         };
@@ -100,6 +105,7 @@ impl SessionClaims {
                 counted: content.counted,
                 expires_at: content.expires_at,
                 issued_at: content.issued_at,
+                user_since: content.user_since,
                 lives: content.lives.map(Into::into),
                 fan_of: content.fan_of.map(Into::into),
             },

@@ -235,7 +235,8 @@ impl Tokens {
         if let Some(secret) = &self.guests
             && guest_token::is_meant(&token.header)
         {
-            let claims = guest_token::read(token.text, secret)?.read()?;
+            let claims = guest_token::read(token.text, secret)?;
+            let claims = claims.of_new_user().read()?;
             if !claims.user.is_guest() {
                 return Err(TokenError::Claims);
             }

@@ -1,5 +1,6 @@
 //! The user at the other end of a socket, and the user's role.
 
+use super::address_prefix::AddressPrefix;
 use super::ids::UserId;
 
 /// The role of a socket; each role may do more than the one before.
@@ -40,4 +41,6 @@ pub struct Identity {
     /// False with `?count=false` or `?invisible=true`, which mean the same, and if the token says
     /// so: the socket takes part, and is in no figure, no list, no time and no event.
     pub counted: bool,
+    /// Where the socket comes from; unknown to those who make no connection.
+    pub network: AddressPrefix,
 }

@@ -2,6 +2,7 @@
 //! crate outside this folder.
 
 pub mod actor;
+pub mod address_prefix;
 pub(crate) mod backoff;
 pub(crate) mod budgets;
 pub mod clock;

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use crate::auth::claims::TokenClaims;
 use crate::auth::presented::presented;
 use crate::auth::tokens::{TokenError, Tokens};
+use crate::base::address_prefix::AddressPrefix;
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::{InvalidId, UserId};
 use crate::edge::fields::{FieldError, from_query};
@@ -85,6 +86,7 @@ pub(crate) async fn authenticate(
         user: claims.user.clone(),
         role: claims.role,
         counted: wants_to_count && claims.counted,
+        network: AddressPrefix::default(),
     };
     Ok((identity, Some(claims)))
 }
@@ -132,6 +134,7 @@ fn unverified(fields: &IdentityFields, counted: bool) -> Result<Identity, AuthEr
         user,
         role,
         counted,
+        network: AddressPrefix::default(),
     })
 }
 
@@ -170,7 +173,8 @@ mod tests {
             Ok(Identity {
                 user,
                 role: Role::Streamer,
-                counted: false
+                counted: false,
+                network: AddressPrefix::default(),
             })
         );
         let plain = ask("?user_id=u1").unwrap();

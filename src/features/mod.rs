@@ -21,6 +21,7 @@ pub mod history;
 pub mod media;
 pub mod moderation;
 pub mod profiles;
+pub(crate) mod shape;
 pub mod webhooks;
 pub(crate) mod wired;
 
@@ -150,6 +151,7 @@ pub(crate) fn all(
         media::feature(core, store.clone(), clients.clone()),
         moderation::feature(store.clone(), clients.clone()),
         profiles::feature(clients.clone()),
+        shape::feature(),
         webhooks::feature(store.clone(), clients.clone(), opened.webhooks),
     ]
 }

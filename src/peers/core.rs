@@ -12,6 +12,7 @@ use crate::presence::checks::Checks;
 use crate::presence::erasing::ErasingUsers;
 use crate::presence::gateways::Gateways;
 use crate::presence::rules::KnownRules;
+use crate::presence::shape::ShapeMail;
 use crate::store::Store;
 
 /// The settings, the store, the clock, and the state that the tasks of a gateway share.
@@ -29,6 +30,8 @@ pub struct Core {
     pub erasing: ErasingUsers,
     /// Who is banned, who moderates, and whose tokens were revoked.
     pub rules: Arc<KnownRules>,
+    /// Questions about the shapes of lives, and their answers.
+    pub shapes: ShapeMail,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
 }
@@ -56,6 +59,7 @@ impl Core {
             absent_streamers: AbsentStreamers::default(),
             erasing: ErasingUsers::default(),
             rules,
+            shapes: ShapeMail::default(),
             metrics: metrics.clone(),
             clock,
         }

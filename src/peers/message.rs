@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 use crate::presence::confirmed::SliceConfirmed;
+use crate::presence::shape::LiveShape;
 use crate::store::EndedSession;
 
 const VERSION: u32 = 4;
@@ -59,6 +60,16 @@ pub enum PeerMessage {
     SessionsEnded { sessions: Vec<EndedSession> },
     /// On the gateways' channel: the rules of moderation changed. The receiver looks at the store.
     Rules,
+    /// On the gateways' channel: the sender asks how the viewers of a live spread. The receiver
+    /// answers with its own, also if it has none.
+    ShapeAsked {
+        question: u64,
+        live: LiveId,
+        epoch: Epoch,
+    },
+    /// On the gateways' channel: how the viewers on the sender spread, for the gateway that asked
+    /// this question.
+    Shape { question: u64, shape: LiveShape },
     /// A message of a type that this version does not know.
     #[serde(other)]
     Unknown,
@@ -208,6 +219,19 @@ mod tests {
                     viewers: 5,
                     kept: 7,
                 }],
+            },
+            PeerMessage::ShapeAsked {
+                question: u64::MAX,
+                live: LiveId::parse("42").unwrap(),
+                epoch: Epoch(3),
+            },
+            PeerMessage::Shape {
+                question: 1,
+                shape: LiveShape {
+                    viewers: 3,
+                    networks: vec![(u64::MAX, 2), (7, 1)],
+                    ..LiveShape::default()
+                },
             },
             PeerMessage::Follow { user, streamer },
             PeerMessage::Gone {

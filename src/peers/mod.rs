@@ -25,6 +25,7 @@ use crate::presence::confirmed::SliceConfirmed;
 use crate::presence::gateways::Gateways;
 use crate::presence::moves::MOST_USERS;
 use crate::presence::queue::Queue;
+use crate::presence::shape::LiveShape;
 use crate::store::{Channel, EndedSession, LiveEpoch};
 use message::PeerMessage;
 
@@ -106,6 +107,21 @@ impl PeerQueue {
         self.post(Channel::Gateways, PeerMessage::Rules);
     }
 
+    /// Asks the other gateways how the viewers of a live spread there.
+    pub fn shape_asked(&self, question: u64, of: &LiveEpoch) {
+        let message = PeerMessage::ShapeAsked {
+            question,
+            live: of.live.clone(),
+            epoch: of.epoch,
+        };
+        self.post(Channel::Gateways, message);
+    }
+
+    /// Answers such a question.
+    pub fn shape(&self, question: u64, shape: LiveShape) {
+        self.post(Channel::Gateways, PeerMessage::Shape { question, shape });
+    }
+
     fn post(&self, on: Channel, message: PeerMessage) {
         if self.messages.len() < MAX_MESSAGES {
             self.messages.push((on, message));
@@ -151,6 +167,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::presence::shape::{MINUTES, MOST_NETWORKS};
     use crate::store::MAX_MESSAGE;
 
     #[test]
@@ -177,5 +194,13 @@ mod tests {
             told.extend(users);
         }
         assert_eq!(told, users);
+        let shape = LiveShape {
+            joined: vec![u64::MAX; MINUTES + 1],
+            networks: vec![(u64::MAX, u64::MAX); MOST_NETWORKS],
+            ..LiveShape::default()
+        };
+        queue.shape(u64::MAX, shape);
+        let (_, message) = queue.messages.take().pop().unwrap();
+        assert!(message.text(&own).len() <= MAX_MESSAGE);
     }
 }

@@ -15,6 +15,7 @@ use crate::base::metrics::Metrics;
 use crate::peers::core::Core;
 use crate::presence::confirmed::SliceConfirmed;
 use crate::presence::ended_sessions::EndedSessions;
+use crate::presence::shape::ShapeQuestion;
 use crate::presence::tally::ViewerCount;
 use crate::presence::{Audience, Room};
 use crate::store::{BusEvent, Channel, LiveRecord, SliceSize};
@@ -144,6 +145,31 @@ impl Subscriber {
                 self.core.rooms.follows_changed(&user);
             }
             (Channel::Gateways, PeerMessage::Rules) => self.core.rules.want_look(),
+            (
+                Channel::Gateways,
+                PeerMessage::ShapeAsked {
+                    question,
+                    live,
+                    epoch,
+                },
+            ) => {
+                let question = ShapeQuestion {
+                    number: question,
+                    live,
+                    epoch,
+                };
+                if !self.core.shapes.asked(question) {
+                    return Err("too_many_questions");
+                }
+            }
+            (Channel::Gateways, PeerMessage::Shape { question, shape }) => {
+                if !shape.is_possible() {
+                    return Err("malformed");
+                }
+                self.core
+                    .shapes
+                    .answered(question, &received.gateway, shape);
+            }
             (Channel::Gateways, PeerMessage::Gone { lives, silent }) => {
                 self.core
                     .absent_streamers

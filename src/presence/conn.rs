@@ -85,6 +85,18 @@ pub(crate) enum Gaze {
     Watching = 2,
 }
 
+/// How a client keeps its seat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SeatWay {
+    /// By an open WebSocket.
+    Websocket,
+    /// By requests, or an open stream of events.
+    Http,
+    /// By datagrams.
+    Datagram,
+}
+
 #[derive(Debug)]
 pub struct Conn {
     /// As of the handshake; [`Self::role`] is the present role.
@@ -102,6 +114,8 @@ pub struct Conn {
     gaze: AtomicU8,
     /// Until when a client that said `watching` is believed.
     watches_until: AtomicMoment,
+    /// The [`SeatWay`].
+    way: AtomicU8,
     waker: AtomicWaker,
 }
 
@@ -117,6 +131,7 @@ impl Conn {
             phase: AtomicU8::new(ConnPhase::Open as u8),
             gaze: AtomicU8::new(Gaze::Here as u8),
             watches_until: AtomicMoment::new(Moment::START),
+            way: AtomicU8::new(SeatWay::Websocket as u8),
             waker: AtomicWaker::new(),
         }
     }
@@ -128,6 +143,7 @@ impl Conn {
             socket_id: self.socket_id,
             gaze: AtomicU8::new(self.gaze() as u8),
             watches_until: AtomicMoment::new(self.watches_until.load()),
+            way: AtomicU8::new(self.way() as u8),
             ..Self::new(identity, now)
         }
     }
@@ -249,6 +265,20 @@ impl Conn {
     /// Whether it is too long ago that the client said that the user watches.
     pub(crate) fn has_stopped_saying(&self, now: Moment) -> bool {
         now > self.watches_until.load()
+    }
+
+    /// Notes how the client was heard.
+    pub(crate) fn note_way(&self, way: SeatWay) {
+        self.way.store(way as u8, Ordering::Relaxed);
+    }
+
+    /// How the client keeps its seat.
+    pub(super) fn way(&self) -> SeatWay {
+        match self.way.load(Ordering::Relaxed) {
+            0 => SeatWay::Websocket,
+            1 => SeatWay::Http,
+            _ => SeatWay::Datagram,
+        }
     }
 
     pub(crate) fn is_open(&self) -> bool {

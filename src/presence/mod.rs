@@ -40,6 +40,7 @@ pub(crate) mod rooms;
 pub mod rules;
 mod seating;
 mod seats;
+pub(crate) mod shape;
 mod sign_ins;
 pub(crate) mod slice;
 pub(crate) mod slice_ref;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::conn::{Conn, Gaze};
 use super::desired_state::Standing;
+use super::shape::SeatOrigin;
 use super::tally::{SeatChange, SeatState};
 use crate::base::clock::{Moment, UnixMillis};
 use crate::base::ids::UserId;
@@ -176,6 +177,25 @@ impl Seats {
         }
         self.forget_departed();
         (member, SeatChange { before, after })
+    }
+
+    /// How each user who counts came here, as the newest connection of the user that counts says.
+    pub(super) fn origins(&self) -> Vec<SeatOrigin> {
+        let mut origins = Vec::with_capacity(self.by_user.len());
+        for seat in self.by_user.values() {
+            let newest = seat.conns.iter().rfind(|conn| conn.identity.counted);
+            let Some(conn) = newest else {
+                continue;
+            };
+            origins.push(SeatOrigin {
+                network: conn.identity.network,
+                way: conn.way(),
+                joined_at: seat.member.since.load(Ordering::Relaxed),
+                id_made_at: conn.claims().and_then(|claims| claims.user_since()),
+                is_guest: seat.member.user.is_guest(),
+            });
+        }
+        origins
     }
 
     /// Notes how the user of a socket looks; `None` if the user has no seat.

@@ -673,6 +673,7 @@ mod tests {
             counted: true,
             expires_at: u64::MAX / 2,
             issued_at: None,
+            user_since: None,
             lives: None,
             fan_of: None,
         })

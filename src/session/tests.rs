@@ -374,6 +374,7 @@ async fn only_the_gateways_own_clock_says_when_a_token_ends() {
         counted: true,
         expires_at: context.core.clock.unix() + 60_000,
         issued_at: None,
+        user_since: None,
         lives: None,
         fan_of: None,
     };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::base::address_prefix::AddressPrefix;
 use crate::base::clock::{Clock, Moment};
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::{Epoch, LiveId, UserId};
@@ -74,6 +75,7 @@ pub(crate) fn viewer(user: &str) -> Identity {
         user: UserId::parse(user).unwrap(),
         role: Role::Viewer,
         counted: true,
+        network: AddressPrefix::default(),
     }
 }
 

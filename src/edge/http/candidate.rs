@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::auth::claims::TokenClaims;
 use crate::auth::tokens::TokenError;
+use crate::base::address_prefix::AddressPrefix;
 use crate::base::identity::{Identity, Role};
 use crate::base::keyed_permits::KeyedPermit;
 use crate::edge::admission::queue;
@@ -97,7 +98,7 @@ impl SocketCandidate {
                 "the gateway does not know yet who is banned; try again",
             ));
         }
-        let (identity, claims) = identify(state, parts).await?;
+        let (mut identity, claims) = identify(state, parts).await?;
         if state.core.erasing.contains(&identity.user) {
             let detail = "this user is being erased; come back when that has ended, as a new user";
             return Err(SocketRefusal::new(
@@ -126,6 +127,7 @@ impl SocketCandidate {
                 "the client's address is not known",
             ));
         };
+        identity.network = AddressPrefix::of(address.address());
         let address = state
             .admission
             .addresses

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 
+use crate::base::address_prefix::AddressPrefix;
 use crate::base::ids::{Epoch, LiveId};
 use crate::base::metrics::Metrics;
 use crate::edge::client_address::ClientAddress;
@@ -103,7 +104,8 @@ async fn go_on(shared: &Shared, resumption: Resumption, origin: Origin) -> Optio
     };
     let live = claims.live.clone();
     let epoch = claims.epoch;
-    match app.presences.find_or_resume(claims, permit).await {
+    let network = AddressPrefix::of(address.address());
+    match app.presences.find_or_resume(claims, permit, network).await {
         Ok(session) => {
             let now = app.core.clock.now();
             if session.datagrams.lock().open(key, &opening, now) != Arrival::Fresh {

@@ -32,6 +32,7 @@ async fn datagrams_are_offered_where_a_hello_has_room_for_the_ticket() {
             counted: true,
             expires_at: app.core.clock.unix() + 60_000,
             issued_at: None,
+            user_since: None,
             lives: None,
             fan_of: Some((0..follows).map(streamer).collect()),
         };

@@ -130,6 +130,7 @@ const GUARDED: &[(&str, Streamer, &str)] = &[
     ),
     ("GET /v1/lives/{live_id}/events", OwnLives, "read"),
     ("POST /v1/lives/{live_id}/confirmed", Nothing, "write"),
+    ("GET /v1/lives/{live_id}/shape", Nothing, "read"),
     ("GET /v1/users/{user_id}/following", Nothing, "read"),
     ("GET /v1/users/{user_id}/followers", Nothing, "read"),
     ("POST /v1/users", Nothing, "write"),

@@ -311,7 +311,7 @@ async fn the_openapi_document_describes_every_route_and_every_refusal() {
     let operations = operations(&document);
     assert_eq!(
         operations.len(),
-        81,
+        82,
         "{:?}",
         operations
             .iter()

@@ -13,6 +13,7 @@ use crate::config::FanSource;
 use crate::presence::attendance::Unrecorded;
 use crate::presence::bans::{Bans, KnownBans};
 use crate::presence::seats::{SeatView, Seats};
+use crate::presence::shape::SeatOrigin;
 use crate::store::{LiveRecord, MAX_BATCH};
 
 #[derive(Debug)]
@@ -89,6 +90,11 @@ impl RoomSeats {
     /// A user's seat; `None` if the user has none.
     pub fn view(&self, user: &UserId) -> Option<SeatView> {
         self.lock_of(user).view(user)
+    }
+
+    /// How each user who counts came here, among those of the slice at this place.
+    pub fn origins(&self, place: usize) -> Vec<SeatOrigin> {
+        self.lock(place).origins()
     }
 
     /// When each of these users of the slice at this place took the seat; `now` for a user who

@@ -30,7 +30,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::keyed_permits::KeyedPermit;
 use crate::base::session_key::SessionKey;
 use crate::presence::Fan;
-use crate::presence::conn::{Conn, Signals};
+use crate::presence::conn::{Conn, SeatWay, Signals};
 use crate::presence::figures::Figures;
 use crate::presence::queue::Queue;
 use crate::store::Over;
@@ -51,6 +51,14 @@ impl Way {
             Self::Http => "http",
             Self::Datagram => "datagram",
             Self::Stream => "stream",
+        }
+    }
+
+    /// The same for the seat of the client.
+    fn seat_way(self) -> SeatWay {
+        match self {
+            Self::Http | Self::Stream => SeatWay::Http,
+            Self::Datagram => SeatWay::Datagram,
         }
     }
 }

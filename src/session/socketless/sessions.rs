@@ -10,6 +10,7 @@ use super::{SessionEnd, SocketlessSession, Way};
 use crate::auth::claims::TokenClaims;
 use crate::auth::presence_secret::PresenceSecret;
 use crate::auth::session_claims::SessionClaims;
+use crate::base::address_prefix::AddressPrefix;
 use crate::base::clock::{Moment, UnixMillis, millis};
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::{Epoch, LiveId, UserId};
@@ -164,6 +165,11 @@ impl SocketlessSessions {
         &self.secret
     }
 
+    /// The same secret, for a task.
+    pub(crate) fn shared_secret(&self) -> Arc<PresenceSecret> {
+        self.secret.clone()
+    }
+
     // ------------------------------------------------------------------------------ the beginning
 
     /// Begins a session: its user joins a live.
@@ -220,6 +226,7 @@ impl SocketlessSessions {
             permit,
         } = newcomer;
         let conn = Arc::new(Conn::new(identity, self.context.core.clock.now()));
+        conn.note_way(Way::Http.seat_way());
         if let Some(claims) = claims {
             let end = self.context.end_of(&claims);
             conn.hold_token(claims, end);
@@ -358,6 +365,7 @@ impl SocketlessSessions {
                 counted,
                 expires_at: self.context.core.clock.unix() + WITHOUT_TOKEN,
                 issued_at: None,
+                user_since: None,
                 lives: None,
                 fan_of: None,
             },
@@ -448,6 +456,7 @@ impl SocketlessSessions {
         &self,
         claims: SessionClaims,
         permit: Option<KeyedPermit>,
+        network: AddressPrefix,
     ) -> Result<Arc<SocketlessSession>, Denied> {
         let SessionClaims {
             key,
@@ -496,6 +505,7 @@ impl SocketlessSessions {
                 user: bearer.user.clone(),
                 role: bearer.role,
                 counted: bearer.counted,
+                network,
             },
             claims: Some(Arc::new(bearer)),
             permit,
@@ -569,6 +579,7 @@ impl SocketlessSessions {
     pub(crate) fn beat(&self, session: &SocketlessSession, way: Way) {
         let now = self.context.core.clock.now();
         session.conn.heard(now);
+        session.conn.note_way(way.seat_way());
         if session.conn.gaze() == Gaze::Watching
             && let Some(memberships) = session.memberships.lock().as_ref()
         {

@@ -13,6 +13,7 @@ use tokio::io::{copy, sink, split};
 use tokio_util::task::TaskTracker;
 
 use super::*;
+use crate::base::address_prefix::AddressPrefix;
 use crate::base::clock::Clock;
 use crate::base::identity::Identity;
 use crate::base::ids::UserId;
@@ -217,6 +218,7 @@ async fn holds(who: (&str, Role), steps: Vec<Step>) {
         user: UserId::parse(who.0).unwrap(),
         role: who.1,
         counted: true,
+        network: AddressPrefix::default(),
     };
     let before = world.store.contents();
     let opened = before[&LiveId::parse("42").unwrap()].0.clone().unwrap();

@@ -14,6 +14,7 @@ use axum::http::{Method, Request};
 use http_body_util::BodyExt;
 use parking_lot::{Mutex, MutexGuard};
 use rollcall::auth::mint::{Grant, TokenSigner};
+use rollcall::base::address_prefix::AddressPrefix;
 use rollcall::base::identity::{Identity, Role};
 use rollcall::base::ids::{LiveId, UserId};
 use rollcall::features::datagrams::DatagramDoor;
@@ -639,6 +640,7 @@ impl Surroundings for World {
                 user: self.user_id(user),
                 role,
                 counted: true,
+                network: AddressPrefix::default(),
             },
             claims: None,
             join: join.map(|live| self.name_of_live(live)),

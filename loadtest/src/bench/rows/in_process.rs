@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use rollcall::base::address_prefix::AddressPrefix;
 use rollcall::base::identity::{Identity, Role};
 use rollcall::base::ids::{LiveId, UserId};
 use rollcall::base::secret::Secret;
@@ -142,6 +143,7 @@ impl InProcessGateway {
                 user,
                 role: Role::Viewer,
                 counted: true,
+                network: AddressPrefix::default(),
             };
             let handshake = Handshake {
                 identity,

@@ -12,7 +12,9 @@ use utoipa::{IntoParams, ToSchema};
 use super::joining::{BegunSession, UdpOffer};
 use super::{PresenceId, owner, permit, unknown};
 use crate::auth::session_claims::SessionClaims;
+use crate::base::address_prefix::AddressPrefix;
 use crate::base::ids::LiveId;
+use crate::edge::client_address::ClientAddress;
 use crate::edge::http::problem::{Problem, refusals};
 use crate::edge::http::requests::{InQuery, MaybeObject, in_body, run_to_completion};
 use crate::edge::http::state::AppState;
@@ -204,8 +206,11 @@ pub(crate) async fn session(
         return Ok(session);
     }
     let permit = permit(state, extensions)?;
+    let address = extensions.get::<ClientAddress>();
+    let network = address.map(|address| AddressPrefix::of(address.address()));
+    let network = network.unwrap_or_default();
     let presences = state.presences.clone();
-    let resume = async move { presences.find_or_resume(claims, permit).await };
+    let resume = async move { presences.find_or_resume(claims, permit, network).await };
     Ok(run_to_completion(resume).await?)
 }
 

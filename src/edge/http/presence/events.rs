@@ -17,6 +17,7 @@ use utoipa::IntoParams;
 use super::beats::session;
 use super::{PresenceId, owner, permit};
 use crate::auth::api_keys::ApiKey;
+use crate::base::address_prefix::AddressPrefix;
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::{LiveId, UserId};
 use crate::edge::http::authorization::{Bearer, OwnLive};
@@ -146,6 +147,7 @@ pub(crate) async fn of_live(
         user,
         role: Role::Service,
         counted: false,
+        network: AddressPrefix::default(),
     };
     let session = state
         .presences

@@ -6,6 +6,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::base::address_prefix::AddressPrefix;
 use crate::base::clock::moment;
 use crate::base::session_key::ENDS_KEPT;
 use crate::base::user_digest::UserDigest;
@@ -142,7 +143,10 @@ async fn no_id_is_good_again_on_any_gateway_however_late_and_however_young() {
             sleep(Duration::from_secs(late)).await;
             let young = gateway(&store, &secret).await;
             for (which, at) in [("first", &first), ("beside", &beside), ("young", &young)] {
-                let denied = at.find_or_resume(id.clone(), None).await.err();
+                let denied = at
+                    .find_or_resume(id.clone(), None, AddressPrefix::default())
+                    .await
+                    .err();
                 assert!(
                     matches!(denied, Some(Denied::Over(_))),
                     "{ending:?}, {late} s later, {which}: {denied:?}"
@@ -168,7 +172,10 @@ async fn a_store_that_is_away_lets_no_session_go_on_and_is_told_what_ended_when_
     other.context.lives.find(&id.live).await.unwrap();
     store.breaks();
     first.leave(id.key, id.number);
-    let denied = other.find_or_resume(id.clone(), None).await.err();
+    let denied = other
+        .find_or_resume(id.clone(), None, AddressPrefix::default())
+        .await
+        .err();
     assert!(
         matches!(&denied, Some(Denied::Refused(why)) if why.code == ErrorCode::StoreUnavailable),
         "{denied:?}"
@@ -185,7 +192,10 @@ async fn a_store_that_is_away_lets_no_session_go_on_and_is_told_what_ended_when_
     assert_eq!(store.ended_sessions(&[id.key]).await.unwrap(), [ended]);
     let young = gateway(&store, &secret).await;
     for at in [&first, &other, &young] {
-        let denied = at.find_or_resume(id.clone(), None).await.err();
+        let denied = at
+            .find_or_resume(id.clone(), None, AddressPrefix::default())
+            .await
+            .err();
         assert!(
             matches!(denied, Some(Denied::Over(Over::Left))),
             "{denied:?}"
@@ -207,7 +217,10 @@ async fn of_two_switches_at_the_same_time_one_wins() {
     let id = one.begin(newcomer(), &wish("42")).await.unwrap();
     let id = id.claims;
     let here = one.find(&id.key).unwrap();
-    let there = other.find_or_resume(id.clone(), None).await.unwrap();
+    let there = other
+        .find_or_resume(id.clone(), None, AddressPrefix::default())
+        .await
+        .unwrap();
     one.switch(&here, &wish("43")).await.unwrap();
     other.switch(&there, &wish("44")).await.unwrap();
     sleep(Duration::from_secs(1)).await;
@@ -240,7 +253,12 @@ async fn a_beat_brings_another_id_if_the_store_says_that_the_session_goes_on() {
     let renewed = first.renew(&session, &aged).await.unwrap().unwrap();
     assert!(renewed.claims.good_until > aged.good_until);
     let read = first.read(&renewed.id).unwrap();
-    assert!(other.find_or_resume(read, None).await.is_ok());
+    assert!(
+        other
+            .find_or_resume(read, None, AddressPrefix::default())
+            .await
+            .is_ok()
+    );
     // It ended, and the message did not arrive.
     let ended = EndedSession::for_good(aged.key, Over::Removed);
     store.end_sessions(&[ended], "").await.unwrap();
@@ -285,13 +303,18 @@ async fn a_session_does_not_outlive_an_erasure_of_its_user_that_ended_long_ago()
         .core
         .erasing
         .hear(news, Missed::default(), moment(1), moment(2));
-    let denied = other.find_or_resume(before.clone(), None).await;
+    let denied = other
+        .find_or_resume(before.clone(), None, AddressPrefix::default())
+        .await;
     assert!(matches!(denied, Err(Denied::Over(Over::Removed))));
     let after = SessionClaims {
         began: before.began + 40_000,
         ..before
     };
-    let denied = other.find_or_resume(after, None).await.err();
+    let denied = other
+        .find_or_resume(after, None, AddressPrefix::default())
+        .await
+        .err();
     assert!(!matches!(denied, Some(Denied::Over(_))), "{denied:?}");
 }
 
