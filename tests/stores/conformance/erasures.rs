@@ -228,7 +228,7 @@ async fn two_users(store: &Arc<dyn WholeStore>) -> LiveRecord {
         let ban = removal(record.epoch, n, Some(LONG));
         store.remove_user(&ban).await.unwrap();
         let other = opened_as(store, &hosted_by(n)).await;
-        assert_eq!(other.terms.hosts, [one.clone()]);
+        assert_eq!(other.terms.hosts, std::slice::from_ref(&one));
         is_kept_for_webhooks(store, &record, n).await;
         let name = AnswerName::of_digest(&[n as u8; 16]);
         let answer = format!(r#"{{"body":"{{\"user_id\":\"{one}\"}}"}}"#);
