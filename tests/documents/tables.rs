@@ -90,6 +90,7 @@ fn the_document_on_security_has_a_row_for_everything_that_is_signed() {
         "datagrams",
         "session keys",
         "tickets",
+        "networks",
     ];
     assert_eq!(labels, used);
 }

@@ -256,8 +256,14 @@ async fn bearer_in(world: &World, user: &str) -> Viewer {
     viewer
 }
 
+/// The host asks more often than one user may.
+fn unhurried(config: &mut Config) {
+    with_tokens(config);
+    config.http_rate = 0;
+}
+
 on_memory! {
-    tuned(with_tokens)
+    tuned(unhurried)
     async fn a_host_moderates_in_the_live_and_nowhere_else(world) {
         let service = token("backend", "service");
         let streamer = token("s1", "streamer");

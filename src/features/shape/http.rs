@@ -18,8 +18,8 @@ use crate::edge::http::requests::{InPath, InQuery};
 use crate::edge::http::routes::Routes;
 use crate::edge::http::state::AppState;
 use crate::presence::shape::{ID_AGES, MINUTES, MOST_NETWORKS};
-use crate::store::{LiveRecord, LiveState};
-use crate::sync::lives::{LiveError, known_record};
+use crate::store::LiveRecord;
+use crate::sync::lives::known_record;
 
 /// How many networks are shown if the query does not say.
 const NETWORKS_SHOWN: usize = 20;
@@ -104,7 +104,7 @@ pub(crate) struct ShapeShown {
     #[schema(example = 0)]
     id_ages_unknown: u64,
     /// How many joined in each of the last 60 minutes: the present one first.
-    joined: Vec<u64>,
+    joined_by_minute: Vec<u64>,
     /// How many came before.
     #[schema(example = 100)]
     joined_before: u64,
@@ -158,7 +158,7 @@ impl ShapeShown {
             },
             id_ages,
             id_ages_unknown: sums.id_ages[ID_AGES.len() + 1],
-            joined: sums.joined[..MINUTES].to_vec(),
+            joined_by_minute: sums.joined[..MINUTES].to_vec(),
             joined_before: sums.joined[MINUTES],
             gateways: answered,
             gateways_silent: silent.into_iter().collect(),
@@ -166,12 +166,7 @@ impl ShapeShown {
     }
 }
 
-refusals!(
-    ShapeRefused = InvalidId,
-    LiveNotFound,
-    LiveNotOpen,
-    StoreUnavailable
-);
+refusals!(ShapeRefused = InvalidId, LiveNotFound, StoreUnavailable);
 
 /// See how the viewers of a live spread
 ///
@@ -187,9 +182,6 @@ pub(crate) async fn show(
 ) -> Result<Json<ShapeShown>, Problem> {
     let store = state.core.store_for_clients.as_ref();
     let record = known_record(store, &state.core.rooms, &live).await?;
-    if record.state != LiveState::Open {
-        return Err(LiveError::NotOpen(live).into());
-    }
     let limit = query.limit.map_or(NETWORKS_SHOWN, |limit| limit.0 as usize);
     let whole = ShapeCounter::of(&state)
         .everywhere(&record.live_epoch())

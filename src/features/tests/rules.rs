@@ -542,6 +542,7 @@ fn without_the_moment(mut answer: Value) -> Value {
                 "watching",
                 "confirmed",
                 "quality",
+                "gateways",
                 "counted_at",
                 "to",
             ] {

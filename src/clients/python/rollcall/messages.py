@@ -130,6 +130,7 @@ class You(TypedDict):
     type: Literal["you"]
     live_id: str
     moderator: bool
+    host: bool
 
 
 class Left(Answer):
