@@ -17,7 +17,12 @@ const TITLE: &str = "<img src=x onerror=hit()> {id} $& soup";
 
 /// Opens the past lives, and waits for their table.
 async fn past_lives_are(page: &Page, rows: serde_json::Value) {
-    page.clicks("#past summary").await;
+    // What stands above may move just when the click arrives.
+    until("the part opens", PATIENCE, async || {
+        page.clicks("#past summary").await;
+        same(page.value("document.querySelector('#past').open").await, json!(true))
+    })
+    .await;
     let cells = "[...document.querySelectorAll('#past-body tr')]\
                  .map(row => [...row.cells].map(e => e.textContent.trim())\
                  .filter((_, n) => n !== 1 && n !== 2))";

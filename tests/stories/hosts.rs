@@ -259,7 +259,7 @@ async fn bearer_in(world: &World, user: &str) -> Viewer {
 /// The host asks more often than one user may.
 fn unhurried(config: &mut Config) {
     with_tokens(config);
-    config.http_rate = 0;
+    config.user_rate = 100_000;
 }
 
 on_memory! {
