@@ -75,8 +75,9 @@ async def a_suspended_machine_asks_at_once() -> None:
         rollcall.connection.since_boot = lambda: clock() + 3_600
         await asyncio.sleep(0.5)
         assert not first.close_code and not answering.done()
-        # It has forgotten the connection.
+        # It has forgotten the connection. An answer that is under way arrives before the next question.
         answering.cancel()
+        await asyncio.sleep(0.2)
         rollcall.connection.since_boot = lambda: clock() + 7_200
         await played.connection()
     rollcall.connection.since_boot = clock
