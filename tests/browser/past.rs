@@ -20,7 +20,10 @@ async fn past_lives_are(page: &Page, rows: serde_json::Value) {
     // What stands above may move just when the click arrives.
     until("the part opens", PATIENCE, async || {
         page.clicks("#past summary").await;
-        same(page.value("document.querySelector('#past').open").await, json!(true))
+        same(
+            page.value("document.querySelector('#past').open").await,
+            json!(true),
+        )
     })
     .await;
     let cells = "[...document.querySelectorAll('#past-body tr')]\
